@@ -1,4 +1,4 @@
-"""`python -m kafkawire decode …`: any frame, message set or segment file as one JSON document;
+"""`python -m kafkawire decode …`: any frame or message set as one JSON document, a segment file as JSON lines;
 `--version -v`: which kernels run here.
 
 Exit codes: 0 done; 1 the bytes make no sense (stderr says where); 2 the command line does not.
@@ -18,8 +18,8 @@ import click
 from groundwork.output import print_note, print_text, version_line
 from kafkawire import kernels
 from kafkawire.decode import generations
-from kafkawire.decode.documents import log_document
-from kafkawire.decode.generations import Decoded, Generation
+from kafkawire.decode.documents import Document, show_log
+from kafkawire.decode.generations import Generation
 from kafkawire.decode.texts import KNOWN, from_text
 from kafkawire.errors import LocalError, WireError
 
@@ -72,19 +72,21 @@ def main(ctx: click.Context, show_version: bool, verbose: bool) -> None:
 def decode(
     protocol: str, kind: str, api: str | None, version: int | None, framed: bool, start_offset: int | None, data: str
 ) -> None:
-    """Print the bytes decoded, as one JSON document.
+    """Print the bytes decoded: as one JSON document, and a log as JSON lines.
 
     They are a text (hex, also with 0x or colons; hexdump -C; xxd; a list of numbers; a string of Python, Ruby or Node;
     base64), - for standard input, or an existing file; the latter two hold such a text, or raw bytes.  A file whose
     name reads as a text is given as ./NAME.  A log is a segment file of
-    a broker, raw: 0.7's .kafka or the .log of later ones.
+    a broker, raw: 0.7's .kafka or the .log of later ones.  Each of its messages is a line, also
+    each wrapper or batch in front of what it holds; the last line says where the entries end.
     """
     spoken = _usage(lambda: generations.generation(protocol))
     _fits(kind, framed, api, version)
     start = spoken.lowest if start_offset is None else start_offset
     if kind == "log":
-        decoded = _log(spoken, data, start_offset)
-    elif kind == "message-set":
+        _show_log(spoken, data, start_offset)
+        return
+    if kind == "message-set":
         octets = _octets(data)
         decoded = _guarded(lambda: spoken.message_set(octets, start))
     elif kind == "request":
@@ -141,7 +143,7 @@ def _fail(damage: WireError) -> NoReturn:
 # ---- what is read ----------------------------------------------------------------------------------------------
 
 
-def _log(spoken: Generation, name: str, start_offset: int | None) -> Decoded:
+def _show_log(spoken: Generation, name: str, start_offset: int | None) -> None:
     path = Path(name)
     if name == "-":
         octets = sys.stdin.buffer.read()
@@ -155,8 +157,14 @@ def _log(spoken: Generation, name: str, start_offset: int | None) -> Decoded:
         if path.suffix in others:
             raise click.UsageError(f"{name}: segments of this release end in {spoken.suffix}")
     start = _usage(lambda: spoken.log_start(base, start_offset))
-    first = start if base is None else base
-    return log_document(lambda data: spoken.message_set(data, start), octets, first)
+    first = start_offset if base is None else base
+    damage = _guarded(lambda: show_log(spoken.parts(octets, start), octets, first, _print_line))
+    if damage is not None:
+        _fail(damage)
+
+
+def _print_line(document: Document) -> None:
+    print_text(json.dumps(document, ensure_ascii=False))
 
 
 def _octets(data: str) -> bytes:

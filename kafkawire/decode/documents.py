@@ -5,11 +5,12 @@ Bytes come out as `name_utf8` where they are text and as `name_hex` where not; n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkawire.compression import CODEC_NAMES
-from kafkawire.errors import CorruptMessage, LeftOver, RemoteError, Truncated, WireError
+from kafkawire.errors import CorruptMessage, LeftOver, RemoteError, Truncated
 from kafkawire.model import Scan
 from kafkawire.primitives import INT32, Bytes, Reader
 
@@ -43,8 +44,66 @@ def framed_reader(data: bytes, what: str, framed: bool) -> Reader:
     return reader
 
 
-def ends(found: Scan, total: int, damage: CorruptMessage | None) -> Document:
+@dataclass(slots=True)
+class Part:
+    """One entry of a set, shown.  outer: what is said of a wrapper or a batch (`kind`) that begins at byte `begin`."""
+
+    messages: list[Document]
+    kind: str = ""
+    outer: Document | None = None
+    begin: int = 0
+
+
+_SEVERAL = {"wrapper": "wrappers", "batch": "batches"}
+Parts = Generator[Part, None, Scan]  # the entries of a set one by one, then how far it goes and its first damage
+
+
+def each(parts: Parts, take: Callable[[Part], None]) -> Scan:
+    """Take all parts; wrappers and batches say where they stand and which messages of the set they hold.  Return the
+    scan."""
+    before = 0
+    while True:
+        try:
+            part = next(parts)
+        except StopIteration as end:
+            found: Scan = end.value
+            return found
+        if part.outer is not None:
+            part.outer["position"] = part.begin
+            if "control" not in part.outer:
+                part.outer["holds"] = _holds(part.messages, before)
+        before += len(part.messages)
+        take(part)
+
+
+def _holds(messages: list[Document], before: int) -> Document:
+    bounds: Document = {}
+    if messages and "offset" in messages[0]:
+        bounds = {"first_offset": messages[0]["offset"], "last_offset": messages[-1]["offset"]}
+    return {"messages": len(messages), "from": before} | bounds
+
+
+def collected(parts: Parts, total: int) -> tuple[Document, CorruptMessage | None]:
+    """Return the document of a set of `total` bytes, and its damage.
+
+    wrapper, batch       of a set that is one of these and nothing else
+    wrappers, batches    of any other, in the order of the set
+    """
+    taken: list[Part] = []
+    found = each(parts, taken.append)
+    out: Document = {}
+    for part in taken:
+        if part.outer is not None and len(taken) == 1:
+            out[part.kind] = part.outer
+        elif part.outer is not None:
+            out.setdefault(_SEVERAL[part.kind], []).append(part.outer)
+    messages = [message for part in taken for message in part.messages]
+    return out | {"messages": messages} | ends(found, total), found.damage
+
+
+def ends(found: Scan, total: int) -> Document:
     """How much of a set's bytes was of use, and where the next fetch goes on."""
+    damage = found.damage
     if damage is not None:
         return {"valid_bytes": damage.position, "result": f"{damage.why.partition(',')[0]} at offset {damage.offset}"}
     out: Document = {"valid_bytes": found.end, "ignored_tail_bytes": total - found.end}
@@ -55,15 +114,30 @@ def ends(found: Scan, total: int, damage: CorruptMessage | None) -> Document:
     return out
 
 
-def log_document(
-    decoded: Callable[[bytes], tuple[Document, WireError | None]], data: bytes, base: int
-) -> tuple[Document, WireError | None]:
-    """A segment file by what decodes a set; base: the offset in its name.  Room that a broker keeps free behind the
-    last entry (zeros) is no damage."""
-    document, damage = decoded(data)
-    empty = 0
-    if isinstance(damage, CorruptMessage) and not any(data[damage.position :]):
-        empty = len(data) - damage.position
-        document, damage = decoded(data[: damage.position])
-    out: Document = {"base_offset": base} | document
-    return (out | {"empty_tail_bytes": empty} if empty else out), damage
+def show_log(parts: Parts, data: bytes, base: int | None, show: Callable[[Document], None]) -> CorruptMessage | None:
+    """Show the lines of a segment file, and return its damage.  base: the offset in its name, if
+    it has one.
+
+    Each message is a line, behind that of the wrapper or batch that holds it; the last line says where the set ends.
+    Free space of a broker behind the last entry (zeros) is no damage.
+    """
+
+    def take(part: Part) -> None:
+        if part.outer is not None:
+            show({part.kind: part.outer})
+        for message in part.messages:
+            show(message)
+
+    found, empty = each(parts, take), 0
+    if found.damage is not None and _zeros(data, found.damage.position):
+        empty = len(data) - found.damage.position
+        found = replace(found, damage=None)
+    show({"base_offset": base} | ends(found, len(data) - empty) | ({"empty_tail_bytes": empty} if empty else {}))
+    return found.damage
+
+
+def _zeros(data: bytes, begin: int) -> bool:
+    return not any(data[at : at + _PIECE].strip(b"\0") for at in range(begin, len(data), _PIECE))
+
+
+_PIECE = 1 << 20  # bytes that are copied at once

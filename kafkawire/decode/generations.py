@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 from kafkawire.decode import v07 as document07
 from kafkawire.decode import v08 as document08
-from kafkawire.decode.documents import Document
+from kafkawire.decode.documents import Document, Parts
 from kafkawire.dialects import DIALECTS
 from kafkawire.errors import LocalError, WireError
 from kafkawire.formats.v01 import messages as messages08
@@ -34,6 +34,9 @@ class Generation(Protocol):
     def request(self, data: bytes, framed: bool, start: int) -> Decoded: ...
 
     def message_set(self, data: bytes, start: int) -> Decoded: ...
+
+    def parts(self, data: bytes, start: int) -> Parts:
+        """Yield the entries of a set, of any size, one by one."""
 
     def log_start(self, base: int | None, start: int | None) -> int:
         """Where a segment's set begins, by the number in its name and by what was asked.  LocalError: unknown."""
@@ -72,6 +75,9 @@ class _V07:
     def message_set(self, data: bytes, start: int) -> Decoded:
         return document07.set_document(data, start)
 
+    def parts(self, data: bytes, start: int) -> Parts:
+        return document07.parts(data, start)
+
     def log_start(self, base: int | None, start: int | None) -> int:
         found = base if start is None else start
         if found is None:
@@ -105,6 +111,9 @@ class _V08:
 
     def message_set(self, data: bytes, start: int) -> Decoded:
         return document08.set_document(data, start)
+
+    def parts(self, data: bytes, start: int) -> Parts:
+        return document08.parts(data, start)
 
     def log_start(self, base: int | None, start: int | None) -> int:
         return self.lowest if start is None else start

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from kafkawire.compression import SNAPPY, is_xerial
-from kafkawire.decode.documents import Document, codec_name, ends, framed_reader, text_or_hex
+from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, framed_reader, text_or_hex
+from kafkawire.decode.tails import damaged_length07
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
@@ -119,38 +120,36 @@ def _with_set(out: Document, data: memoryview, start: int) -> Decoded:
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
     """A set fetched at position start, up to the first damage, and that damage.  A cut tail is no damage; a wrapper
-    that opens, with those before it, to more than OPEN_LIMIT is.
+    that opens, with those before it, to more than OPEN_LIMIT is."""
+    document, damage = collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
+    return {"fetch_offset": start} | document, damage
 
-    wrapper    of a set that is one wrapper and nothing else
-    wrappers   of any other: in the order of the set, each with its byte position and which messages it holds
-    """
+
+def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None) -> Parts:
+    """Yield the entries of a set.  budget: of all wrappers together; each has its own where it is None."""
     whole, found = message_set("", 0, start, memoryview(data), None)
-    budget = OpenBudget(OPEN_LIMIT)  # all of its messages are kept
-    messages: list[Document] = []
-    wrappers: list[Document] = []
-    damage = None
-    try:
-        for run in found.runs:
-            if run.codec:
-                wrapped = wrapper(data, run.begin, run.end, offset=start + run.begin)
-                outer = _wrapper(wrapped, run)
-                wrappers.append(outer)
-                before = len(messages)
-                messages.extend(_inner(whole, run, budget))
-                outer |= _ignored_tail(wrapped)
-                if len(found.runs) > 1:
-                    holds = {"messages": len(messages) - before, "from": before}
-                    outer |= {"position": run.begin, "holds": holds}
-            else:
-                messages.extend(_plain(whole, run))
-        damage = found.damage
-    except CorruptMessage as exc:
-        damage = exc
-    out: Document = {"fetch_offset": start}
-    if wrappers:
-        out |= {"wrapper": wrappers[0]} if len(found.runs) == 1 else {"wrappers": wrappers}
-    out["messages"] = messages
-    return out | ends(found, len(data), damage), damage
+    for run in found.runs:
+        if not run.codec:
+            try:
+                for message in _plain(whole, run):
+                    yield Part([message])
+            except CorruptMessage as exc:
+                return replace(found, damage=exc)
+            continue
+        part = Part([], "wrapper", None, run.begin)
+        try:
+            wrapped = wrapper(data, run.begin, run.end, offset=start + run.begin)
+            part.outer = _wrapper(wrapped, run)
+            part.messages.extend(_inner(whole, run, budget or OpenBudget(OPEN_LIMIT)))
+            part.outer |= _ignored_tail(wrapped)
+        except CorruptMessage as exc:
+            if part.outer is not None:
+                yield part
+            return replace(found, damage=exc)
+        yield part
+    if found.damage is None:
+        found = replace(found, damage=damaged_length07(memoryview(data), found.end, start + found.end))
+    return found
 
 
 def _plain(whole: MessageSet, run: Run) -> Iterator[Document]:

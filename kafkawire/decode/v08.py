@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from kafkawire.compression import LZ4, SNAPPY, is_xerial
-from kafkawire.decode.documents import Document, codec_name, ends, framed_reader, text_or_hex
-from kafkawire.errors import CorruptMessage, RemoteError, UnknownMagic
+from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, framed_reader, text_or_hex
+from kafkawire.decode.tails import damaged_size
+from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
-from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, Wrapper, message_set, wrapper
+from kafkawire.formats.mixed import changes, is_batch, scan_older
+from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, READER, Wrapper, wrapper
 from kafkawire.formats.v01.read import opened_messages
-from kafkawire.formats.v2.layout import MAGIC_AT, Batch, batch_at
+from kafkawire.formats.v2.layout import Batch, batch_at
 from kafkawire.formats.v2.read import Record, records
 from kafkawire.model import Message, MessageSet, Run, Scan
 from kafkawire.primitives import INT16, INT32
@@ -87,76 +90,85 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage; an entry
-    that opens, with those before it, to more than OPEN_LIMIT is.
+    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage (see
+    tails); an entry that opens, with those before it, to more than OPEN_LIMIT is."""
+    return collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
 
-    wrapper    of a set that is one wrapper and nothing else
-    wrappers   of any other: in the order of the set, each with its byte position and which offsets it holds
-    batch, batches   the same of record batches (Kafka 0.11 and later).  Entries of older formats may stand before them,
-               where the cluster was upgraded, and none behind them
+
+def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None) -> Parts:
+    """Yield the entries of a set; older entries and record batches may follow each other, as in formats.mixed.
+
+    budget: of all that is compressed together; each entry has its own where it is None.
     """
-    budget = OpenBudget(OPEN_LIMIT)  # all of its messages are kept
-    older, damage = _old_entries(data, start, budget)
-    if not isinstance(damage, UnknownMagic) or bytes(data[damage.position :][MAGIC_AT : MAGIC_AT + 1]) != b"\2":
-        return older, damage
-    return _with_batches(older, data, damage.position, start, budget)
+    view, resume_at = memoryview(data), start
+    found = Scan(0, start, (), 0, None)
+    while True:
+        walk = _batches if is_batch(view, found.end) else _older
+        found = yield from walk(view, found.end, start, budget)
+        resume_at = max(resume_at, found.resume_at)
+        if changes(view, found):
+            continue
+        if found.damage is None:
+            found = replace(found, damage=damaged_size(view, found.end, resume_at if found.end else None))
+        return replace(found, resume_at=resume_at)
 
 
-def _old_entries(data: bytes | memoryview, start: int, budget: OpenBudget) -> tuple[Document, CorruptMessage | None]:
-    whole, found = message_set("", 0, start, memoryview(data), -1)
-    walk = Walk("", 0, start, True, budget.limit)
-    messages: list[Document] = []
-    wrappers: list[Document] = []
-    damage = None
-    try:
-        for run in found.runs:
-            if run.codec:
-                outer = _wrapper(wrapper(data, run.begin, run.end))
-                wrappers.append(outer)
-                before = len(messages)
-                messages.extend(_message(message, {}) for message in opened_messages(walk, whole.buffer, run, budget))
-                if len(found.runs) > 1:
-                    outer |= {"position": run.begin, "holds": _holds(messages, before)}
-            else:
-                messages.extend(_plain_entries(whole, run))
-        damage = found.damage
-    except CorruptMessage as exc:
-        damage = exc
-    out: Document = {}
-    if wrappers:
-        out |= {"wrapper": wrappers[0]} if len(found.runs) == 1 else {"wrappers": wrappers}
-    out["messages"] = messages
-    return out | ends(found, len(data), damage), damage
+def _older(data: memoryview, begin: int, start: int, budget: OpenBudget | None) -> Parts:
+    found = scan_older(data, begin, start)
+    whole = MessageSet("", 0, start, found.resume_at, data[: found.end], -1, found.runs, READER)
+    for run in found.runs:
+        if not run.codec:
+            try:
+                for message in _plain_entries(whole, run):
+                    yield Part([message])
+            except CorruptMessage as exc:
+                return replace(found, damage=exc)
+            continue
+        part, each = Part([], "wrapper", None, run.begin), budget or OpenBudget(OPEN_LIMIT)
+        try:
+            part.outer = _wrapper(wrapper(data, run.begin, run.end))
+            walk = Walk("", 0, start, True, each.limit)
+            part.messages.extend(_message(message, {}) for message in opened_messages(walk, whole.buffer, run, each))
+        except CorruptMessage as exc:
+            if part.outer is not None:
+                yield part
+            return replace(found, damage=exc)
+        yield part
+    return replace(found, needed=0) if begin else found
 
 
-def _with_batches(
-    older: Document, data: bytes | memoryview, begin: int, start: int, budget: OpenBudget
-) -> tuple[Document, CorruptMessage | None]:
-    messages: list[Document] = older["messages"]
-    batches: list[Document] = []
+def _batches(data: memoryview, begin: int, start: int, budget: OpenBudget | None) -> Parts:
     at, resume_at, damage = begin, start, None
     try:
         while (batch := batch_at(data, at)) is not None:
+            if batch.last_offset >= start:
+                part, damage = _shown(data, batch, start, budget or OpenBudget(OPEN_LIMIT))
+                yield part
+                if damage is not None:
+                    break
             at, resume_at = batch.end, max(start, batch.resume_at)
-            if batch.last_offset < start:
-                continue
-            before, said = len(messages), _batch(batch)
-            batches.append(said)
-            found = list(records(data, batch, budget=budget))
-            if batch.control:
-                said["control"] = [_control(record) for record in found]
-                continue
-            messages.extend(_record(record, batch) for record in found if record.offset >= start)
-            said |= {"position": batch.begin, "holds": _holds(messages, before)}
     except CorruptMessage as exc:
         damage = exc
-    out = {name: value for name, value in older.items() if name in ("wrapper", "wrappers")}
-    out |= {"batches": batches} if len(batches) != 1 or begin else {"batch": batches[0]}
-    scan = Scan(at, resume_at, (), _needed(data, at), None)
-    return out | {"messages": messages} | ends(scan, len(data), damage), damage
+    return Scan(at, resume_at, (), _needed(data, at), damage)
 
 
-def _needed(data: bytes | memoryview, at: int) -> int:
+def _shown(data: memoryview, batch: Batch, start: int, budget: OpenBudget) -> tuple[Part, CorruptMessage | None]:
+    """Return a batch up to its first damage, and that damage."""
+    found: list[Record] = []
+    damage = None
+    try:
+        found.extend(records(data, batch, budget=budget))
+    except CorruptMessage as exc:
+        damage = exc
+    said = _batch(batch)
+    if batch.control:
+        return Part([], "batch", said | {"control": [_control(record) for record in found]}, batch.begin), damage
+    return Part(
+        [_record(record, batch) for record in found if record.offset >= start], "batch", said, batch.begin
+    ), damage
+
+
+def _needed(data: memoryview, at: int) -> int:
     """Bytes that the first batch needs, where it is cut (else 0)."""
     if at or len(data) < LOG_OVERHEAD:
         return 0
@@ -184,13 +196,6 @@ def _control(record: Record) -> Document:
     """What a control record says.  Source: org.apache.kafka.common.record.ControlRecordType."""
     kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
     return {"offset": record.offset, "timestamp": record.timestamp_ms, "type": CONTROL_TYPES.get(kind, str(kind))}
-
-
-def _holds(messages: list[Document], begin: int) -> Document:
-    """Which of the set's messages stood in one of its wrappers: those from the number `begin` on."""
-    offsets = [message["offset"] for message in messages[begin:]]
-    bounds = {"first_offset": offsets[0], "last_offset": offsets[-1]} if offsets else {}
-    return {"messages": len(offsets), "from": begin} | bounds
 
 
 def _plain_entries(whole: MessageSet, run: Run) -> Iterator[Document]:

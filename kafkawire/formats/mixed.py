@@ -78,11 +78,11 @@ def _set(
 def scan(buffer: Bytes, start: int, aborted: Sequence[tuple[int, int]] = ()) -> Scan:
     """Find the complete entries of a set fetched at offset start: see the modules of the formats."""
     found = _stretch(buffer, 0, start, transactions := batchscan.AbortedTransactions(aborted))
-    if not _changes(buffer, found):
+    if not changes(buffer, found):
         return found
     runs, resume_at, left_out = list(found.runs), found.resume_at, found.left_out
     kept_back = found.kept_back
-    while _changes(buffer, found):
+    while changes(buffer, found):
         found = _stretch(buffer, found.end, start, transactions)
         runs += found.runs
         resume_at = max(resume_at, found.resume_at)
@@ -99,6 +99,11 @@ def _stretch(buffer: Bytes, begin: int, start: int, transactions: batchscan.Abor
     """The entries of one kind from byte `begin` on."""
     if is_batch(buffer, begin):
         return batchscan.scan(buffer, start, transactions, begin)
+    return scan_older(buffer, begin, start)
+
+
+def scan_older(buffer: Bytes, begin: int, start: int) -> Scan:
+    """Find the complete entries of formats v0 and v1 from byte `begin` on."""
     found = v01.scan(memoryview(buffer)[begin:] if begin else buffer, start)
     if not begin:
         return found
@@ -110,9 +115,10 @@ def _stretch(buffer: Bytes, begin: int, start: int, transactions: batchscan.Abor
     return replace(found, end=begin + found.end, runs=runs, needed=needed, damage=damage)
 
 
-def _changes(buffer: Bytes, found: Scan) -> bool:
-    """Whether a scan ended where an entry of the other kind begins."""
-    return isinstance(found.damage, UnknownMagic) and buffer[found.end + MAGIC_AT] <= RECORD_BATCH
+def changes(buffer: Bytes, found: Scan) -> bool:
+    """True if a scan ended where an entry of the other kind begins."""
+    unknown = isinstance(found.damage, UnknownMagic) and found.damage.position == found.end  # not inside a wrapper
+    return unknown and buffer[found.end + MAGIC_AT] <= RECORD_BATCH
 
 
 def is_batch(buffer: Bytes, begin: int = 0) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD
 from kafkawire.decode.v08 import set_document
+from kafkawire.dialects import dialect
 from kafkawire.errors import CorruptMessage, UnknownMagic
 from kafkawire.formats.v01.messages import encode
 from kafkawire.formats.v2.layout import CONTROL, LOG_APPEND_TIME, OVERHEAD, TRANSACTIONAL, batch_at
@@ -156,3 +157,15 @@ def test_a_document_ends_at_the_first_damage() -> None:
     assert damage is not None
     assert document["result"] == "wrong checksum at offset 80"
     assert named("v2_batch_headers").decoded["next_fetch_offset"] == 3003
+
+
+def test_a_document_shows_older_entries_behind_a_batch_as_the_reader_does() -> None:
+    older = encode([(80, None, b"a", 5)], 0, 1) + encode([(81, None, b"b", 6)], GZIP, 1)
+    data = batch(ROWS) + older + batch([ROWS[0]._replace(offset=90)], base=90)
+    document, damage = set_document(data)
+    assert damage is None
+    assert [message["offset"] for message in document["messages"]] == [70, 71, 74, 80, 81, 90]
+    assert document["wrappers"][0]["holds"] == {"messages": 1, "from": 4, "first_offset": 81, "last_offset": 81}
+    assert (document["next_fetch_offset"], document["ignored_tail_bytes"]) == (91, 0)
+    read, _ = dialect("3.9").messages.message_set("t", 0, 0, memoryview(data), 100)
+    assert [message.offset for message in read.messages()] == [message["offset"] for message in document["messages"]]

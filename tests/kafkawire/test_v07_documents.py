@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from click.testing import CliRunner, Result
 
 from kafkawire import compression
 from kafkawire.__main__ import main
+from kafkawire.decode import v07, v08
+from kafkawire.decode.documents import show_log
 from kafkawire.decode.v07 import RESPONSES, request_document, response_document, set_document
 from kafkawire.formats.v01.messages import encode as encode08
 from kafkawire.formats.v07.messages import encode, message_set
@@ -204,13 +207,21 @@ def test_responses_are_those_that_come() -> None:
 # ---- segment files ---------------------------------------------------------------------------------------------
 
 
+def lines(result: Result) -> tuple[list[Any], Any]:
+    """The messages of a log, and its last line."""
+    assert result.exit_code in (0, 1), result.output
+    *messages, last = map(json.loads, result.stdout.splitlines())
+    return messages, last
+
+
 def test_a_segment_of_0_7_begins_at_the_position_in_its_name(tmp_path: Path) -> None:
     segment = tmp_path / f"{123456:020}.kafka"
     segment.write_bytes(encode([(0, None, b"a", None), (0, None, b"b", None)]) + b"\0\0\0\x0b\1\0c")
-    decoded = document(decode("--kind", "log", str(segment)))
-    assert decoded["base_offset"] == 123456
-    assert [message["start"] for message in decoded["messages"]] == [123456, 123467]
-    assert (decoded["ignored_tail_bytes"], decoded["next_fetch_offset"]) == (7, 123478)
+    messages, last = lines(decode("--kind", "log", str(segment)))
+    assert [message["start"] for message in messages] == [123456, 123467]
+    assert last == {
+        "base_offset": 123456, "valid_bytes": 22, "ignored_tail_bytes": 7, "next_fetch_offset": 123478
+    }  # fmt: skip
 
 
 def test_a_segment_without_such_a_name_has_its_position_given(tmp_path: Path) -> None:
@@ -218,9 +229,9 @@ def test_a_segment_without_such_a_name_has_its_position_given(tmp_path: Path) ->
     segment.write_bytes(encode([(0, None, b"a", None)]))
     result = decode("--kind", "log", str(segment))
     assert (result.exit_code, "--start-offset gives it" in result.stderr) == (2, True)
-    decoded = document(decode("--kind", "log", "--start-offset", "70", str(segment)))
-    assert decoded["messages"][0]["start"] == 70
-    assert document(decode("--kind", "log", "--start-offset", "70", "-", stdin=segment.read_bytes())) == decoded
+    decoded = lines(decode("--kind", "log", "--start-offset", "70", str(segment)))
+    assert decoded[0][0]["start"] == 70
+    assert lines(decode("--kind", "log", "--start-offset", "70", "-", stdin=segment.read_bytes())) == decoded
 
 
 def test_a_segment_is_raw_even_where_it_reads_as_hex(tmp_path: Path) -> None:
@@ -235,12 +246,38 @@ def test_a_segment_of_later_releases_has_offsets_and_free_room(tmp_path: Path) -
     segment = tmp_path / f"{7:020}.log"
     data = encode08([(7, b"k", b"a\0\0", None), (9, None, b"b\0\0", None)])
     segment.write_bytes(data + bytes(5000))
-    decoded = document(decode("--kind", "log", str(segment), protocol="0.8.2"))
-    assert [message["offset"] for message in decoded["messages"]] == [7, 9]
-    assert (decoded["base_offset"], decoded["valid_bytes"], decoded["empty_tail_bytes"]) == (7, len(data), 5000)
-    assert [x["offset"] for x in document(
-        decode("--kind", "log", "--start-offset", "8", str(segment), protocol="0.8.2")
-    )["messages"]] == [9]  # fmt: skip
+    messages, last = lines(decode("--kind", "log", str(segment), protocol="0.8.2"))
+    assert [message["offset"] for message in messages] == [7, 9]
+    assert last == {
+        "base_offset": 7, "valid_bytes": len(data), "ignored_tail_bytes": 0, "next_fetch_offset": 10,
+        "empty_tail_bytes": 5000,
+    }  # fmt: skip
+    messages, _ = lines(decode("--kind", "log", "--start-offset", "8", str(segment), protocol="0.8.2"))
+    assert [message["offset"] for message in messages] == [9]
+
+
+def test_a_segment_is_shown_as_it_is_read_with_a_wrapper_before_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wrappers open to more than one document may, and each of them to less."""
+    monkeypatch.setattr(v08, "OPEN_LIMIT", 1000)
+    rows = [(n, None, bytes(300), None) for n in range(6)]
+    data = b"".join(bytes(encode08(rows[n : n + 2], 1)) for n in (0, 2, 4))
+    said = lines(decode("--kind", "log", "-", stdin=data, protocol="0.8.2"))[0]
+    assert [one.get("offset", "wrapper") for one in said] == ["wrapper", 0, 1, "wrapper", 2, 3, "wrapper", 4, 5]
+    assert said[3]["wrapper"]["holds"] == {"messages": 2, "from": 2, "first_offset": 2, "last_offset": 3}
+    assert decode(*SET, "-", stdin=data, protocol="0.8.2").exit_code == 1
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+@pytest.mark.parametrize(("parts", "encoded"), [(v08.parts, encode08), (v07.parts, encode)])
+def test_what_is_shown_of_a_segment_is_not_kept(parts: Any, encoded: Any, codec: int) -> None:
+    rows = [(n, None, bytes(90), None) for n in range(5000)]
+    data = b"".join(bytes(encoded(rows[n : n + 50], codec)) for n in range(0, 5000, 50))
+    tracemalloc.start()
+    try:
+        assert show_log(parts(data, 0), data, 0, lambda line: None) is None
+        assert tracemalloc.get_traced_memory()[1] < 500_000  # the documents of all 5000 take 5 MB
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_damaged_segment_is_shown_up_to_the_damage(tmp_path: Path) -> None:
@@ -250,7 +287,8 @@ def test_a_damaged_segment_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     result = decode("--kind", "log", str(segment))
     assert result.exit_code == 1
     assert f"entry at byte {len(good)} (offset {len(good)}): crc mismatch" in result.stderr
-    assert len(json.loads(result.stdout)["messages"]) == 1
+    messages, last = lines(result)
+    assert (len(messages), last["valid_bytes"], last["result"]) == (1, len(good), f"crc mismatch at offset {len(good)}")
 
 
 def test_a_segment_of_the_other_generation_is_told_by_its_name(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from kafkawire.protocol import grouprequests as groups
 from kafkawire.protocol import transactionrequests as transactions
 from kafkawire.protocol.adminrequests import NewTopic, create_partitions, create_topics, describe_topics
 from kafkawire.protocol.offsetrecords import read_record
-from kafkawire.protocol.schema import Array, Blob, Boolean, Integer, Row, String, Struct
+from kafkawire.protocol.schema import Array, Blob, Boolean, Integer, Row, String, Struct, Switched
 from kafkawire.protocol.stableoffsets import StableOffsetFetch
 from kafkawire.protocol.subscriptions import Subscription, assignment_bytes, read_assignment, read_subscription
 from localkafka.seven.entries import Refused
@@ -107,6 +107,8 @@ def requests() -> list[Any]:
 
 def sample(kind: Any, version: int, random: Random, name: str = "") -> Any:
     """A value of a type of the tables."""
+    if isinstance(kind, Switched):
+        return sample(kind.of(version), version, random, name)
     if isinstance(kind, Struct):
         return {field: sample(of, version, random, field) for field, of in kind.fields(version)}
     if isinstance(kind, Array):
