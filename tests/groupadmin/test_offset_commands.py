@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
-from groupadmin.commands import dropin, editoptions, groups, offsetedit
+from groupadmin.commands import dropin, editoptions, groups, offsetedit, unblock
 from groupadmin.commands.cli import outcome
 from groupadmin.files.read import read_offsets
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
@@ -609,6 +609,27 @@ def test_an_active_group_is_neither_renamed_nor_deleted(cluster: Start):
     assert c.groups("delete", "--group", "g", "-z", "zk", "--execute") == EXIT["refused"]
     assert c.node(0) == "5"
     assert c.node(0, "new") is None
+
+
+def test_unblock_leaves_a_partition_alone_that_a_member_claimed_while_the_operator_was_asked(
+    cluster: Start, monkeypatch: pytest.MonkeyPatch
+):
+    """A node that is made again has version 0 like the one that was read: a live member's owner node was deleted."""
+    left, other = f"{G}/owners/t/0", f"{G}/owners/t/1"
+    c = cluster({"t": 2}, {left: b"dead-0", other: b"dead-1"})
+    monkeypatch.setattr(unblock, "connected", editoptions.connected)
+
+    def claims_meanwhile(execute: bool, what: str) -> bool:
+        c.f.zk.delete(left)
+        c.f.zk.set(left, b"live-0")
+        c.f.zk.nodes[left].ephemeralOwner = 7
+        return True
+
+    monkeypatch.setattr(unblock, "go_ahead", claims_meanwhile)
+    assert c.groups("unblock", "-z", "zk", "--group", "g", "--execute") == EXIT["partly"]
+    assert f"1 node changed meanwhile and not deleted, the first {left}" in c.err
+    assert (c.f.zk.nodes[left].data, other in c.f.zk.nodes) == (b"live-0", False)
+    assert [row["path"] for row in json.loads(c.undo.read_text())["nodes"]] == [other]
 
 
 def test_groups_are_deleted_by_expression_and_age_and_come_back(cluster: Start):
