@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
-from groupadmin.commands import dropin, editoptions, groups, offsetedit, unblock
+from groupadmin.commands import dropin, editoptions, groupedit, groups, offsetedit, unblock
 from groupadmin.commands.cli import outcome
 from groupadmin.files.read import read_offsets
+from groupadmin.snapshot import reader
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
@@ -609,6 +610,24 @@ def test_an_active_group_is_neither_renamed_nor_deleted(cluster: Start):
     assert c.groups("delete", "--group", "g", "-z", "zk", "--execute") == EXIT["refused"]
     assert c.node(0) == "5"
     assert c.node(0, "new") is None
+
+
+def test_the_undo_file_of_a_deleted_group_has_what_was_deleted(cluster: Start, monkeypatch: pytest.MonkeyPatch):
+    """It had the offsets of before the question, and of many groups at once not those of topics that only Kafka knows,
+    which DeleteGroups deletes too."""
+    c = cluster({**BOTH, "u": 1}, {f"{G}/offsets/t/0": b"5"})
+    c.f.kafka.committed[1, "g", "u", 0] = (3, "")
+    monkeypatch.setattr(reader, "WIDE", 0)
+    monkeypatch.setattr(groupedit, "deletes_groups", lambda admin: True)
+
+    def commits_meanwhile(execute: bool, what: str) -> bool:
+        c.f.zk.set(f"{G}/offsets/t/0", b"9")
+        return True
+
+    monkeypatch.setattr(groupedit, "go_ahead", commits_meanwhile)
+    c.groups("delete", "-z", "zk", "--group", "g", "--execute")
+    assert f"{G}/offsets/t/0" not in c.f.zk.nodes
+    assert {(row.tp.topic, row.position) for row in read_offsets(c.undo.read_text()).rows} == {("t", 9), ("u", 3)}
 
 
 def test_unblock_leaves_a_partition_alone_that_a_member_claimed_while_the_operator_was_asked(
