@@ -92,7 +92,11 @@ def described(
         group: broker for group, (broker, row) in found.items() if not isinstance(row, str) and row["state"] == DEAD
     }
     by_type: dict[str, list[str]] = {}
-    for group, kind in _listed(admin, dead).items():
+    listed, silent = _listed(admin, dead)
+    for group, broker in dead.items():
+        if broker in silent:
+            found[group] = broker, f"whether it is of a newer protocol is not known: {silent[broker]}"
+    for group, kind in listed.items():
         by_type.setdefault(kind, []).append(group)
     for kind, some in by_type.items():
         api, describe = NEWER.get(kind, (None, None))
@@ -165,15 +169,22 @@ def _described(group: str, broker: Broker | None, row: Mapping[str, Any] | None,
     return row
 
 
-def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> dict[str, str]:
-    """The type of each of these groups that its coordinator lists, in lower case; "" before 4.0."""
+def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> tuple[dict[str, str], dict[Broker, str]]:
+    """Return the type of each of these groups that its coordinator lists, in lower case ("" before 4.0), and from 4.0
+    on the coordinators that did not list their groups, with the reason."""
     whom = {broker for broker in groups.values() if broker is not None}
     request = admin.dialect.requests.list_groups(admin.dialect)
     found: dict[str, str] = {}
-    for reply in exchange(admin.links, {broker: [(broker, request)] for broker in whom}, PURPOSE).values():
-        if not isinstance(reply, LinkLost) and not reply["error"]:
+    silent: dict[Broker, str] = {}
+    for broker, reply in exchange(admin.links, {broker: [(broker, request)] for broker in whom}, PURPOSE).items():
+        if isinstance(reply, LinkLost):
+            silent[broker] = str(reply)
+        elif reply["error"]:
+            silent[broker] = str(refusal(reply["error"], broker))
+        else:
             found |= {row["group"]: row.get("type", "").lower() for row in reply["groups"] if row["group"] in groups}
-    return found
+    # Before 4.0 every group is described, and a Dead one has no members.
+    return found, silent if grouptypes.speaks(admin.dialect, apis.CONSUMER_GROUP_DESCRIBE) else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from groupadmin.snapshot.cluster import read_cluster
+from groupadmin.snapshot import kafka
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.groups import read_group
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import KafkaRow
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.cluster.metadata import NothingKnown
-from kafkawire.model import TopicPartition
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
 from tests.groupadmin.snapshot.worlds import fakes
 from zkconsumer.offsets.store import NONE, Unknown
 
+NOBODY: Any = None
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 G = "/consumers/g"
 STATIC = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
@@ -219,3 +225,25 @@ def test_many_groups_keep_their_numbers_apart():
         found = read_snapshots(f.world, names, read_cluster(f.world))
         assert [found[name].in_zookeeper(T1) for name in names] == [n + 1 for n in range(50)]
         assert [found[name].in_kafka(T1).position for name in names] == [1000 + n for n in range(50)]
+
+
+def test_members_are_unknown_where_a_coordinator_of_4x_does_not_list_its_groups(monkeypatch: pytest.MonkeyPatch):
+    """A group of a newer protocol is Dead for DescribeGroups: it had no members then, and its offsets were written."""
+    broker = Broker(1, "h", 9092)
+    dead = {"groups": [{"group": "g", "error": 0, "state": "Dead", "members": []}]}
+    monkeypatch.setattr(
+        kafka, "ask_coordinators", lambda admin, cluster, asked, again: {key: (broker, dead) for key, _, _ in asked}
+    )
+    listed: dict[str, object] = {"error": 0, "groups": []}
+    cluster = SimpleNamespace(view=SimpleNamespace(partitions=lambda topic: [0]))
+
+    def members(release: str, reply: object) -> tuple[str, ...]:
+        monkeypatch.setattr(kafka, "exchange", lambda links, asked, purpose: {broker: reply})
+        admin = AdminClient(None, NOBODY, dialect(release))
+        return kafka.coordinated(admin, cluster, ["g"])["g"].members
+
+    assert members("4.0", listed) == ()
+    for unknown in (LinkLost("it is away"), {"error": 15, "groups": []}):
+        (said,) = members("4.0", unknown)
+        assert said.startswith("(the members of group g are unknown: whether it is of a newer protocol is not known: ")
+        assert members("2.8", unknown) == ()
