@@ -233,9 +233,7 @@ def test_a_join_that_waits_where_the_group_is_coordinated_is_not_cut_off(
         assert cluster.count(1, "JoinGroup") == joined + 1
 
 
-def test_a_join_whose_answer_never_comes_is_sent_again(
-    cluster: GroupCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_join_whose_answer_never_comes_is_sent_again(cluster: GroupCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its coordinator answers all else: a connection that a machine on the way has forgotten, and nobody was told."""
     monkeypatch.setattr(requests, "LOOK_S", 0.1)
     monkeypatch.setattr(requests, "JOIN_MARGIN_MS", 1000 - 60_000)  # a second above the rebalance timeout is 60 s else
