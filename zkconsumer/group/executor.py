@@ -309,7 +309,7 @@ class RebalanceExecutor:
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, int) and then is not None and today is not None:
                 known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: only we may have
-            elif at is None:
+            elif at is None and self._owned.sought(tp) is None:
                 known[tp] = self._place_of(tp)
         return Located(action.turn, frozenset(known))
 
