@@ -7,7 +7,7 @@ is retried for a while.  Only the records of __consumer_offsets have commit time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -207,25 +207,30 @@ def coordinated(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> 
 
 
 def share_positions(
-    admin: AdminClient, cluster: Cluster, groups: Sequence[str]
+    admin: AdminClient, cluster: Cluster, wanted: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, dict[TopicPartition, KafkaRow]]:
-    """Return where share groups begin, by partition: everything before is done.  Other offsets they do not have."""
+    """Return where share groups begin, by partition: everything before is done.  Other offsets they do not have.
+
+    Where a group begins that does not tell is Unknown in its wanted partitions."""
+
+    def unknown(group: str, why: str) -> dict[TopicPartition, KafkaRow]:
+        return dict.fromkeys(wanted[group], KafkaRow(Unknown(f"where share group {group} begins is not known: {why}")))
+
     if not grouptypes.speaks(admin.dialect, apis.SHARE_GROUP_OFFSETS):
-        return {}
-    questions = [(group, group, grouptypes.share_group_offsets(admin.dialect, group)) for group in groups]
+        return {group: unknown(group, "its brokers do not tell before 4.1") for group in wanted}
+    questions = [(group, group, grouptypes.share_group_offsets(admin.dialect, group)) for group in wanted]
     found: dict[str, dict[TopicPartition, KafkaRow]] = {}
     for group, (broker, reply) in ask_coordinators(admin, cluster, questions, _groups_again).items():
-        rows = [] if isinstance(reply, str) else [row for row in reply["groups"] if row["group"] == group]
+        rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
+        row = _described(group, broker, rows.get(group), reply)
+        if isinstance(row, str):
+            found[group] = unknown(group, row)
+            continue
         found[group] = {}
-        for row in rows:
-            if row["error"]:
-                admin.tell(str(refusal(row["error"], broker, group=group)))
-            for topic in row["topics"]:
-                for each in topic["partitions"]:
-                    tp = TopicPartition(topic["topic"], each["partition"])
-                    found[group][tp] = _row(group, tp, broker, {**each, "offset": each["start_offset"], "metadata": ""})
-        if isinstance(reply, str):
-            admin.tell(f"where share group {group} begins is not known: {reply}")
+        for topic in row["topics"]:
+            for each in topic["partitions"]:
+                tp = TopicPartition(topic["topic"], each["partition"])
+                found[group][tp] = _row(group, tp, broker, {**each, "offset": each["start_offset"], "metadata": ""})
     return found
 
 

@@ -247,3 +247,21 @@ def test_members_are_unknown_where_a_coordinator_of_4x_does_not_list_its_groups(
         (said,) = members("4.0", unknown)
         assert said.startswith("(the members of group g are unknown: whether it is of a newer protocol is not known: ")
         assert members("2.8", unknown) == ()
+
+
+def test_where_a_share_group_begins_is_unknown_where_its_coordinator_does_not_tell(monkeypatch: pytest.MonkeyPatch):
+    """It had no offset then."""
+    refused: object = {"groups": [{"group": "g", "error": 15, "topics": []}]}
+
+    def begins(release: str, reply: object) -> str:
+        monkeypatch.setattr(
+            kafka, "ask_coordinators", lambda admin, cluster, asked, again: {key: (None, reply) for key, _, _ in asked}
+        )
+        found = kafka.share_positions(AdminClient(None, NOBODY, dialect(release)), NOBODY, {"g": [T0]})
+        there = found["g"][T0].position
+        assert isinstance(there, Unknown)
+        return there.reason.removeprefix("where share group g begins is not known: ")
+
+    assert "(15)" in begins("4.1", refused)
+    assert begins("4.1", "it is away") == "it is away"
+    assert begins("4.0", refused) == "its brokers do not tell before 4.1"
