@@ -265,3 +265,17 @@ def test_where_a_share_group_begins_is_unknown_where_its_coordinator_does_not_te
     assert "(15)" in begins("4.1", refused)
     assert begins("4.1", "it is away") == "it is away"
     assert begins("4.0", refused) == "its brokers do not tell before 4.1"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_when_a_topic_was_created_is_known_where_its_node_is_not_understood(closed: bool):
+    """An offset of an earlier topic of its name counted for the log of today."""
+    with fakes({"t": 1}, {f"{G}/offsets/t/0": b"5"}, ends={("t", 0): 9}) as f:
+        path = "/brokers/topics/t"
+        f.zk.delete(path)
+        f.zk.set(path, b"junk")
+        f.zk.closed |= {path} if closed else set()
+        cluster = read_cluster(f.world)
+        assert cluster.topics["t"].czxid == f.zk.nodes[path].czxid
+        assert cluster.partitions["t"] == (0,)  # as the brokers tell
+        assert read_snapshots(f.world, ["g"], cluster)["g"].former_stores(T0) == {"zookeeper"}
