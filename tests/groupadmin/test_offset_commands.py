@@ -407,6 +407,14 @@ def test_an_offset_of_a_deleted_topic_is_no_lag_and_is_named_with_what_removes_i
     assert "group g: 10 messages behind, in 2 partitions, 0 unknown" in c.err
 
 
+def test_what_removes_offsets_of_deleted_partitions_leaves_the_others_of_their_topic(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"90", f"{G}/offsets/t/5": b"7", f"{G}/offsets/t/6": b"7"})
+    assert c.lag() == 0
+    assert "`zkconsumer offsets delete --group g --topic t:5,6` removes them" in c.err  # t:0 stays
+    assert c.run("delete", "-z", "zk", "--group", "g", "--topic", "t:5,6", "--execute") == 0
+    assert (c.node(0), c.node(5), c.node(6)) == ("90", None, None)
+
+
 def test_a_topic_whose_node_cannot_be_read_is_not_taken_for_a_deleted_one(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/odd/0": b"5", f"{G}/offsets/t/0": b"90", "/brokers/topics/odd": b""})
     assert c.lag("--threshold", "20") == EXIT["partly"]
