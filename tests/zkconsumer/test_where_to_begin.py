@@ -1,4 +1,4 @@
-"""Owned partitions whose committed offset cannot be read: what a program chooses meanwhile counts."""
+"""Owned partitions whose committed offset cannot be read, or is gone: where they are read from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zkconsumer.events import ConsumerEvent
 from zkconsumer.group.executor import RebalanceExecutor, _Place
 from zkconsumer.group.ownership import OwnedPartitions
 from zkconsumer.group.steps import Action, Do
-from zkconsumer.offsets.store import Committed, Unknown
+from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 NOBODY: Any = None
 TP = TopicPartition("t", 0)
@@ -22,8 +22,13 @@ class Parked:
     """A cursor without a fetcher."""
 
     def __init__(self, tp: TopicPartition) -> None:
-        self.tp, self.closing = tp, False
+        self.tp, self.closing, self.topic_deleted, self.queued = tp, False, False, 0
         self.position: int | None = None
+        self.committed: int | None = None
+        self.topic = None
+
+    def drop(self) -> None:
+        self.closing = True
 
     def park(self, reason: str) -> None:
         pass
@@ -48,12 +53,12 @@ class Offsets:
 def parts(store: Offsets, on_event: Callable[[ConsumerEvent], object]) -> dict[str, Any]:
     return {
         "cursors": {},
-        "fetchers": NOBODY,
-        "commits": NOBODY,
+        "fetchers": SimpleNamespace(add=list, remove=list),
+        "commits": SimpleNamespace(commit_soon=lambda: None),
         "store": store,
         "make_cursor": lambda tp, thread, reset: Parked(tp),
         "config": SimpleNamespace(group_id="g", auto_offset_reset="largest"),
-        "listener": NOBODY,
+        "listener": SimpleNamespace(before_start=lambda tps: {}),
         "on_event": on_event,
     }
 
@@ -83,3 +88,21 @@ def test_where_a_partition_was_taken_is_not_where_it_goes_on_after_a_seek() -> N
     executor.cursors[TP].reset_to(500)
     executor.do(Action(Do.LOCATE, 2, {TP: "g-0"}))
     assert [event.kind for event in told] == ["unread"]
+
+
+def test_a_partition_that_is_taken_twice_goes_on_where_it_was_committed_last() -> None:
+    """Taken again before the first commit after its offset was deleted, it began by auto.offset.reset: with largest all
+    that had not been read was passed over."""
+    group: Any = SimpleNamespace(creations={})
+    claims: Any = SimpleNamespace(held={TP}, forget=list)
+    executor = RebalanceExecutor(
+        session=NOBODY, group=group, claims=claims, closing=lambda: False, **parts(Offsets(12), lambda event: None)
+    )
+    begun = []
+    for held in (12, NONE, NONE):
+        executor._store.held = held  # type: ignore[attr-defined]
+        for turn, do in enumerate((Do.LOCATE, Do.START)):
+            executor.do(Action(do, turn, {TP: "g-0"}))
+        begun.append(executor.cursors[TP].position)
+        executor.drop({TP: "g-0"})
+    assert begun == [12, 12, 12]
