@@ -46,6 +46,7 @@ if TYPE_CHECKING:
         ListenerFailed,
         NoBrokers,
         NotCommitted,
+        SecondReader,
         TopicGone,
         Unreachable,
     )
@@ -82,6 +83,7 @@ __all__ = [
     "PartitionStatus",
     "PatternRefused",
     "Retry",
+    "SecondReader",
     "SimpleConsumer",
     "TaskDied",
     "TopicGone",
@@ -119,6 +121,7 @@ _MODULES = {
     "PartitionStatus": "zkconsumer.engine.status",
     "PatternRefused": "groundwork.javachars",
     "Retry": "zkconsumer.concurrent.handlers",
+    "SecondReader": "zkconsumer.errors",
     "SimpleConsumer": "zkconsumer.simple",
     "TaskDied": "groundwork.tasks",
     "TopicGone": "zkconsumer.errors",

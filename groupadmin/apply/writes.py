@@ -268,10 +268,15 @@ def _read_back(write: StoreWrite, error: WireError | None, held: Committed) -> W
     )
 
 
+def deletes_groups(admin: AdminClient) -> bool:
+    """True if brokers delete a group with all its offsets, also those that were not read."""
+    return grouptypes.speaks(admin.dialect, apis.DELETE_GROUPS)
+
+
 def delete_from_kafka(admin: AdminClient, cluster: Cluster, wanted: Sequence[StoreWrite]) -> list[WriteResult]:
     """Delete the groups from Kafka whose offsets these are; where brokers cannot do that, before 1.1, the offsets."""
     groups = list(dict.fromkeys(write.group for write in wanted))
-    if not grouptypes.speaks(admin.dialect, apis.DELETE_GROUPS):
+    if not deletes_groups(admin):
         return apply_writes(admin, cluster, wanted)
     questions = [(group, group, grouptypes.delete_groups(admin.dialect, [group])) for group in groups]
     replies = ask_coordinators(admin, cluster, questions, _deleted_again)

@@ -14,7 +14,7 @@ from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
-from groupadmin.apply.writes import StoreWrite, delete_from_kafka
+from groupadmin.apply.writes import StoreWrite, delete_from_kafka, deletes_groups
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
@@ -29,7 +29,7 @@ from groupadmin.commands.editoptions import (
 from groupadmin.commands.offsetedit import execute_plan, refuse_active, refuse_coordinated, report
 from groupadmin.commands.offsetplans import copied, two_groups
 from groupadmin.commands.offsetviews import BROKERS, age, groups_option, snapshots, tell_odd
-from groupadmin.plan.changes import Change
+from groupadmin.plan.changes import Change, restorable
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by
 from groupadmin.snapshot.reader import read_snapshots
@@ -140,17 +140,23 @@ def delete_groups(
     undo_dir: Path,
     force_active: bool,
 ) -> None:
-    """Delete groups, after a last check for members.  Ends the command with 4 when nodes or offsets are left."""
-    now = read_snapshots(admin, groups, cluster, wide=False, bounds=False)
+    """Delete groups, after a last check for members.  Ends the command with 4 when nodes or offsets are left.
+
+    The undo file has the offsets as they are now: the operator may have been asked for a while.  With DeleteGroups it
+    has those of all partitions, however many groups there are, since all of them are deleted.
+    """
+    also = {name: each.partitions() for name, each in groups.items()}
+    whole = "kafka" in stores and deletes_groups(admin)
+    now = read_snapshots(admin, groups, cluster, also=also, wide=whole, bounds=False)
     refuse_coordinated(now.values(), stores)
     refuse_active(now.values(), force_active)
-    writes = [change for each in groups.values() for change in _gone(each, stores)]
+    writes = [change for name, each in now.items() for change in _gone(each, stores, groups[name])]
     if writes:
-        undo = keep_undo(admin, groups, writes, undo_dir)
+        undo = keep_undo(admin, now, writes, undo_dir)
         print_note(f"undo: {undo_command(admin, undo, writes)}")
     left = []
     if "kafka" in stores:
-        held = kafka_of(groups)
+        held = kafka_of(now)
         gone = [
             StoreWrite(change.group, change.tp, "kafka", None, held=held.get((change.group, change.tp)))
             for change in writes
@@ -227,16 +233,19 @@ def rename_command(
             )
 
 
-def _gone(each: GroupSnapshot, stores: Sequence[StoreName]) -> list[Change]:
-    """The offsets that are deleted with a group, as changes for the undo file."""
+def _gone(each: GroupSnapshot, stores: Sequence[StoreName], planned: GroupSnapshot) -> list[Change]:
+    """The offsets that are deleted with a group, as changes for the undo file.  planned: its snapshot of before; what
+    cannot be read any more is taken from there."""
     found = []
     for tp in each.partitions():
-        before = {store: held_by(each, tp, store) for store in stores}
+        before = {}
+        for store in stores:
+            there = held_by(each, tp, store)
+            before[store] = there if restorable(there) else held_by(planned, tp, store)
         held = tuple(store for store, there in before.items() if there is not NONE)
         if held:
-            found.append(
-                Change(each.group, tp, before, None, bounds=each.bounds.get(tp), action="write", why="", stores=held)
-            )
+            bounds = planned.bounds.get(tp)
+            found.append(Change(each.group, tp, before, None, bounds=bounds, action="write", why="", stores=held))
     return found
 
 

@@ -160,7 +160,7 @@ class GroupLag:
     foreign      whether another client's nodes may hold offsets of the group
     beyond       partitions whose committed offset is beyond the end of the log
     lost         number of messages (0.7: bytes) that retention deleted before the group read them
-    deleted      topics with a committed offset of a partition that does not exist any more
+    deleted      topics, or TOPIC:2,3 of a topic that has other partitions, that do not exist any more, with an offset
     """
 
     group: str
@@ -200,10 +200,10 @@ class GroupLag:
 
     def findings(self, offsets: Offsets) -> Iterator[str]:
         """Yield a sentence for each finding that the numbers do not show."""
-        for topic in self.deleted:
+        for each in self.deleted:
             yield (
-                f"group {self.group} has offsets of topic {topic} whose partitions do not exist any more: they have no"
-                f" lag; `zkconsumer offsets delete --group {self.group} --topic {topic}` removes them"
+                f"group {self.group} has offsets of {each}, which does not exist any more: they have no lag;"
+                f" `zkconsumer offsets delete --group {self.group} --topic {each}` removes them"
             )
         if self.beyond:
             more = f" and {len(self.beyond) - 1} more" if len(self.beyond) > 1 else ""
@@ -238,8 +238,18 @@ def group_lag(each: GroupSnapshot, rows: Sequence[GroupRow]) -> GroupLag:
             TopicPartition(row.topic, row.partition) for row in existing if row.lag is not None and row.lag < 0
         ),
         lost=sum(row.lost for row in existing),
-        deleted=tuple(dict.fromkeys(row.topic for row in rows if row.deleted)),
+        deleted=_deleted(rows),
     )
+
+
+def _deleted(rows: Sequence[GroupRow]) -> tuple[str, ...]:
+    """Return what does not exist any more as values of --topic, which must not choose partitions that exist."""
+    there = {row.topic for row in rows if not row.deleted}
+    gone: dict[str, list[str]] = {}
+    for row in rows:
+        if row.deleted:
+            gone.setdefault(row.topic, []).append(str(row.partition))
+    return tuple(f"{topic}:{','.join(numbers)}" if topic in there else topic for topic, numbers in gone.items())
 
 
 def _members(each: GroupSnapshot) -> int | None:

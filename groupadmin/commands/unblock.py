@@ -27,7 +27,7 @@ from groupadmin.snapshot.tree import everything_below
 from zkconsumer.commands.common import connected, print_note
 from zkconsumer.commands.options import execute_option, go_ahead, group_option, output_option, zookeeper_option
 from zkconsumer.errors import NoSuchGroup
-from zkconsumer.session.nodes import Read, delete_nodes
+from zkconsumer.session.nodes import Read, delete_nodes, read_nodes
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
@@ -89,15 +89,26 @@ def _delete(session: ZkSession, group: str, *, execute: bool, dry_run: bool, und
     rows = [(path, _text(node.data), since(node.mtime_ms, now_ms), "delete") for path, node in found.items()]
     if not _wanted(rows, f"delete {counted(len(found), 'node')} of group {group}", execute, dry_run, output):
         return
+    # The version of a node that was made again is 0, too: a member may have claimed the partition meanwhile.
+    now = read_nodes(session, found)
+    same = {path: node for path, node in found.items() if (there := now[path]) and there.czxid == node.czxid}
+    left = [path for path, there in now.items() if there is not None and path not in same]
+    if same:
+        left += _delete_same(session, group, same, undo_dir)
+    if left:
+        fail(f"{counted(len(left), 'node')} changed meanwhile and not deleted, the first {left[0]}", EXIT["partly"])
+    print_note(f"{counted(len(same), 'node')} deleted")
+
+
+def _delete_same(session: ZkSession, group: str, found: Mapping[str, Read], undo_dir: Path) -> list[str]:
+    """Delete these nodes in the version that was read, after writing the undo file; the paths that still exist."""
+    now_ms = int(time.time() * 1000)
     text = nodes_text({path: node.data for path, node in found.items()}, session.connect, now_ms)
     undo = keep_text(text, undo_dir, [group], now_ms)
     words = ["zkconsumer", "groups", "unblock", "-z", session.connect, "--restore", str(undo), "--execute"]
     print_note(f"undo: {shlex.join(words)}")
     outcomes = delete_nodes(session, {path: node.version for path, node in found.items()})
-    left = [path for path, outcome in outcomes.items() if outcome in (WriteOutcome.CHANGED, WriteOutcome.EXISTS)]
-    if left:
-        fail(f"{counted(len(left), 'node')} changed meanwhile and not deleted, the first {left[0]}", EXIT["partly"])
-    print_note(f"{counted(len(found), 'node')} deleted")
+    return [path for path, outcome in outcomes.items() if outcome in (WriteOutcome.CHANGED, WriteOutcome.EXISTS)]
 
 
 def _restore(session: ZkSession, file: Path, *, execute: bool, dry_run: bool, output: str) -> None:

@@ -62,8 +62,8 @@ def verify_rebalance(
 
     Compares the owner nodes with the members and with the assignment that they should have, and prints faults.
 
-    Exit code 0: healthy; 4: there are faults, or fewer members; 5: no such group, or one that Kafka coordinates.  More
-    threads than partitions are only reported.
+    Exit code 0: healthy; 4: there are faults, fewer members, or it is not known; 5: no such group, or one that Kafka
+    coordinates.  More threads than partitions are only reported.
     """
     if group is not None and named is not None:
         raise click.UsageError("the group is given twice: as the argument and by --group")
@@ -99,7 +99,8 @@ def verify_rebalance(
 
 
 def _refuse_coordinated(reach: Connection, group: str) -> None:
-    """End the command (5) for a group whose members Kafka coordinates: it has no owner nodes to check."""
+    """End the command (5) for a group whose members Kafka coordinates: it has no owner nodes to check.  With 4 if that
+    is not known."""
     admin = AdminClient(reach.session, reach.links, reach.dialect, tell=print_note)
     if not admin.coordinates:
         return
@@ -109,6 +110,12 @@ def _refuse_coordinated(reach: Connection, group: str) -> None:
             f"group {group} has no member in ZooKeeper, and {counted(len(found.members), 'member')} that Kafka"
             " coordinates, whose partitions have no owner nodes; `zkconsumer groups members -b BROKERS` shows them",
             EXIT["not found"],
+        )
+    if found.why:
+        fail(
+            f"group {group} has no member in ZooKeeper, and whether Kafka coordinates members of it is not known:"
+            f" {found.why}",
+            EXIT["partly"],
         )
 
 

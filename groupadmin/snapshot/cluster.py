@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from groundwork.tasks import now, sleep
 from groupadmin.snapshot.model import TopicRow
@@ -137,8 +137,9 @@ def read_cluster(admin: AdminClient) -> Cluster:
     if session is not None and admin.bootstrap:
         _must_be_one(session.connect, brokers, view.brokers)
     for topic in {*view.topics, *view.errors}:
-        if topic not in topics or not topics[topic].partitions:
-            topics[topic] = TopicRow(tuple(view.partitions(topic)))
+        row = topics.get(topic, TopicRow(()))
+        if not row.partitions:
+            topics[topic] = replace(row, partitions=tuple(view.partitions(topic)))
     return Cluster({**brokers, **view.brokers}, topics, view)
 
 
@@ -182,7 +183,13 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
         return {
             name: TopicRow(tuple(ids)) for name, ids in counted.items() if nodes.get(f"{TOPICS}/{name}") is not None
         }
-    found = {}
+    # An ACL does not hide that a topic exists, and when it was created.
+    stats = session.stat(closed)
+    found = {
+        name: TopicRow((), stat.czxid, stat.ctime_ms)
+        for name in names
+        if (stat := stats.get(f"{TOPICS}/{name}")) is not None
+    }
     for name in names:
         node = nodes.get(f"{TOPICS}/{name}")
         if node is None:

@@ -7,7 +7,7 @@ is retried for a while.  Only the records of __consumer_offsets have commit time
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -92,7 +92,11 @@ def described(
         group: broker for group, (broker, row) in found.items() if not isinstance(row, str) and row["state"] == DEAD
     }
     by_type: dict[str, list[str]] = {}
-    for group, kind in _listed(admin, dead).items():
+    listed, silent = _listed(admin, dead)
+    for group, broker in dead.items():
+        if broker in silent:
+            found[group] = broker, f"whether it is of a newer protocol is not known: {silent[broker]}"
+    for group, kind in listed.items():
         by_type.setdefault(kind, []).append(group)
     for kind, some in by_type.items():
         api, describe = NEWER.get(kind, (None, None))
@@ -165,15 +169,22 @@ def _described(group: str, broker: Broker | None, row: Mapping[str, Any] | None,
     return row
 
 
-def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> dict[str, str]:
-    """The type of each of these groups that its coordinator lists, in lower case; "" before 4.0."""
+def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> tuple[dict[str, str], dict[Broker, str]]:
+    """Return the type of each of these groups that its coordinator lists, in lower case ("" before 4.0), and from 4.0
+    on the coordinators that did not list their groups, with the reason."""
     whom = {broker for broker in groups.values() if broker is not None}
     request = admin.dialect.requests.list_groups(admin.dialect)
     found: dict[str, str] = {}
-    for reply in exchange(admin.links, {broker: [(broker, request)] for broker in whom}, PURPOSE).values():
-        if not isinstance(reply, LinkLost) and not reply["error"]:
+    silent: dict[Broker, str] = {}
+    for broker, reply in exchange(admin.links, {broker: [(broker, request)] for broker in whom}, PURPOSE).items():
+        if isinstance(reply, LinkLost):
+            silent[broker] = str(reply)
+        elif reply["error"]:
+            silent[broker] = str(refusal(reply["error"], broker))
+        else:
             found |= {row["group"]: row.get("type", "").lower() for row in reply["groups"] if row["group"] in groups}
-    return found
+    # Before 4.0 every group is described, and a Dead one has no members.
+    return found, silent if grouptypes.speaks(admin.dialect, apis.CONSUMER_GROUP_DESCRIBE) else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,25 +207,30 @@ def coordinated(admin: AdminClient, cluster: Cluster, groups: Sequence[str]) -> 
 
 
 def share_positions(
-    admin: AdminClient, cluster: Cluster, groups: Sequence[str]
+    admin: AdminClient, cluster: Cluster, wanted: Mapping[str, Collection[TopicPartition]]
 ) -> dict[str, dict[TopicPartition, KafkaRow]]:
-    """Return where share groups begin, by partition: everything before is done.  Other offsets they do not have."""
+    """Return where share groups begin, by partition: everything before is done.  Other offsets they do not have.
+
+    Where a group begins that does not tell is Unknown in its wanted partitions."""
+
+    def unknown(group: str, why: str) -> dict[TopicPartition, KafkaRow]:
+        return dict.fromkeys(wanted[group], KafkaRow(Unknown(f"where share group {group} begins is not known: {why}")))
+
     if not grouptypes.speaks(admin.dialect, apis.SHARE_GROUP_OFFSETS):
-        return {}
-    questions = [(group, group, grouptypes.share_group_offsets(admin.dialect, group)) for group in groups]
+        return {group: unknown(group, "its brokers do not tell before 4.1") for group in wanted}
+    questions = [(group, group, grouptypes.share_group_offsets(admin.dialect, group)) for group in wanted]
     found: dict[str, dict[TopicPartition, KafkaRow]] = {}
     for group, (broker, reply) in ask_coordinators(admin, cluster, questions, _groups_again).items():
-        rows = [] if isinstance(reply, str) else [row for row in reply["groups"] if row["group"] == group]
+        rows = {} if isinstance(reply, str) else {row["group"]: row for row in reply["groups"]}
+        row = _described(group, broker, rows.get(group), reply)
+        if isinstance(row, str):
+            found[group] = unknown(group, row)
+            continue
         found[group] = {}
-        for row in rows:
-            if row["error"]:
-                admin.tell(str(refusal(row["error"], broker, group=group)))
-            for topic in row["topics"]:
-                for each in topic["partitions"]:
-                    tp = TopicPartition(topic["topic"], each["partition"])
-                    found[group][tp] = _row(group, tp, broker, {**each, "offset": each["start_offset"], "metadata": ""})
-        if isinstance(reply, str):
-            admin.tell(f"where share group {group} begins is not known: {reply}")
+        for topic in row["topics"]:
+            for each in topic["partitions"]:
+                tp = TopicPartition(topic["topic"], each["partition"])
+                found[group][tp] = _row(group, tp, broker, {**each, "offset": each["start_offset"], "metadata": ""})
     return found
 
 

@@ -212,8 +212,7 @@ def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreNam
 def _may_hold(snapshot: GroupSnapshot, tp: TopicPartition, there: Committed) -> bool:
     """Whether Kafka has an offset, or did not answer.  For a deleted topic it never answers, whatever the group has."""
     if isinstance(there, Unknown) and snapshot.topics:
-        row = snapshot.topics.get(tp.topic)
-        return row is not None and row.has(tp.partition)
+        return not snapshot.deleted(tp)
     return there is not NONE
 
 

@@ -181,7 +181,8 @@ def _with_kafka(
     kafka_name = {name: each.to_group or name for name, each in groups.items()}
     rows = kafkaside.positions(admin, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
     known = kafkaside.coordinated(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
-    shares = kafkaside.share_positions(admin, cluster, [name for name, there in known.items() if there.share])
+    shared = {name: rows[name].keys() for name, there in known.items() if there.share}
+    shares = kafkaside.share_positions(admin, cluster, shared)
     rows |= {name: {**rows[name], **held} for name, held in shares.items()}
     found = {}
     for name, each in groups.items():

@@ -21,7 +21,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoAuthError, NodeExistsError, NoNodeError
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from kafkawire.cluster.zookeeper import TOPICS, WINDOW
+from kafkawire.cluster.zookeeper import TOPICS, WINDOW, closed_node
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition, partition_named
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
@@ -36,7 +36,7 @@ from zkconsumer.offsets.dual import DualOffsets
 from zkconsumer.offsets.former import TopicCreation, former_node, written_before
 from zkconsumer.offsets.kafka import KafkaOffsets
 from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
-from zkconsumer.offsets.store import NONE, Committed, OffsetStore, position_of
+from zkconsumer.offsets.store import NONE, Committed, OffsetStore, Unknown, position_of
 from zkconsumer.session.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -174,13 +174,17 @@ class _Nodes:
 
 
 def read_offset_nodes(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The next offset of each partition; NONE where there is no node, Unknown where what it holds is no offset, and
-    FormerOffset where it is of an earlier topic of that name."""
+    """The next offset of each partition; NONE where there is no node, Unknown where what it holds is no offset or the
+    node is closed to us, and FormerOffset where it is of an earlier topic of that name."""
     paths = {tp: znodes.offset(group, tp) for tp in tps}
-    nodes = _with_stats(zk, list(paths.values()))
+    closed: set[str] = set()
+    nodes = _with_stats(zk, list(paths.values()), closed)
     topics = topic_creations(zk, {tp.topic for tp, path in paths.items() if path in nodes})
     found: dict[TopicPartition, Committed] = {}
     for tp, path in paths.items():
+        if path in closed:
+            found[tp] = Unknown(closed_node(path))
+            continue
         data, stat = nodes.get(path, (b"", None))
         at = NONE if stat is None else position_of(path, data)
         topic = topics.get(tp.topic)
@@ -193,12 +197,10 @@ def topic_creations(zk: KazooClient, topics: Iterable[str]) -> dict[str, TopicCr
     """When each topic that exists was created.  The node of a topic of 0.7 holds no partitions, and tells nothing: it
     stays, or goes, whatever becomes of the logs."""
     paths = {f"{TOPICS}/{topic}": topic for topic in topics}
-    nodes = _with_stats(zk, list(paths))
-    return {
-        paths[path]: TopicCreation(stat.czxid, stat.ctime)
-        for path, (data, stat) in nodes.items()
-        if b"partitions" in data
-    }
+    closed: set[str] = set()
+    stats = {path: stat for path, (data, stat) in _with_stats(zk, list(paths), closed).items() if b"partitions" in data}
+    stats |= {path: zk.exists(path) for path in closed}  # no ACL keeps that from us
+    return {paths[path]: TopicCreation(stat.czxid, stat.ctime) for path, stat in stats.items() if stat is not None}
 
 
 def write_offset_nodes(
@@ -230,8 +232,10 @@ def group_owners(zk: KazooClient, group: str) -> dict[TopicPartition, str]:
             if partition is not None:
                 tp = TopicPartition(topic, partition)
                 found[znodes.owner(group, tp)] = tp
-    nodes = read_nodes(zk, list(found))
-    return {tp: nodes[path].decode("utf-8", "replace") for path, tp in found.items() if path in nodes}
+    closed: set[str] = set()
+    nodes = _with_stats(zk, list(found), closed)
+    owners = {found[path]: data.decode("utf-8", "replace") for path, (data, _) in nodes.items()}
+    return owners | {found[path]: "a member whose node is closed to us" for path in closed}
 
 
 def group_members(group: str, access: ClusterAccess) -> list[str]:
@@ -252,20 +256,18 @@ def group_members(group: str, access: ClusterAccess) -> list[str]:
 def left_zookeeper(zk: KazooClient, group: str) -> bool:
     """Whether a migration of ours has taken the group to Kafka, so that what ZooKeeper holds of it is old."""
     path = marker_path(group)
-    data = read_nodes(zk, [path]).get(path)
+    node = _with_stats(zk, [path]).get(path)
     try:
-        return data is not None and read_marker(group, data).left_zookeeper
+        return node is not None and read_marker(group, node[0]).left_zookeeper
     except MarkerUnclear as unclear:
         log.warning("%s", unclear)
         return False
 
 
-def read_nodes(zk: KazooClient, paths: Sequence[str]) -> dict[str, bytes]:
-    """What the nodes that are there hold; a window of them is asked for before the first answer is waited for."""
-    return {path: data for path, (data, _) in _with_stats(zk, paths).items()}
+def _with_stats(zk: KazooClient, paths: Sequence[str], closed: set[str] | None = None) -> dict[str, tuple[bytes, Any]]:
+    """Return data and stat of the nodes that are there; a window of requests is sent before its responses are awaited.
 
-
-def _with_stats(zk: KazooClient, paths: Sequence[str]) -> dict[str, tuple[bytes, Any]]:
+    closed: filled with the nodes whose ACL does not let us read them; without it such a node is NoAuthError."""
     found: dict[str, tuple[bytes, Any]] = {}
     for at in range(0, len(paths), WINDOW):
         for path, answer in [(path, zk.get_async(path)) for path in paths[at : at + WINDOW]]:
@@ -274,6 +276,10 @@ def _with_stats(zk: KazooClient, paths: Sequence[str]) -> dict[str, tuple[bytes,
                 found[path] = data or b"", stat  # null, where zkclient made it as a parent
             except NoNodeError:
                 continue
+            except NoAuthError:
+                if closed is None:
+                    raise
+                closed.add(path)
     return found
 
 
@@ -315,5 +321,7 @@ def _make(zk: KazooClient, path: str, data: bytes, acl: Any = None) -> bool:
 def _difference(group: str, tp: TopicPartition, *, wanted: int, held: Committed, closed: bool) -> str | None:
     if held == wanted:
         return None
+    if isinstance(held, Unknown):
+        return f"group {group}, {tp}: {wanted} was to be written and what is there is not known: {held.reason}"
     why = "its node may not be written: another identity made it" if closed else "another process writes it too"
     return f"group {group}, {tp}: {wanted} was to be written and {held!r} is there: {why}"

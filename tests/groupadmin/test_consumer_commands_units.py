@@ -135,6 +135,9 @@ def test_a_group_that_kafka_coordinates_is_not_called_healthy_nor_unknown(
     monkeypatch.setattr(verify, "read_coordinated", lambda admin, cluster, groups: {"billing": group})
     assert outcome(["verify-rebalance", "billing", "-z", "h"]) == EXIT["not found"]
     assert "has no member in ZooKeeper, and 1 member that Kafka coordinates" in capsys.readouterr().err
+    group = CoordinatedGroup("billing", "", why="kafka1 does not answer")
+    assert outcome(["verify-rebalance", "billing", "-z", "h"]) == EXIT["partly"]
+    assert "whether Kafka coordinates members of it is not known: kafka1 does not answer" in capsys.readouterr().err
 
 
 def test_lag_says_what_its_column_store_means(capsys: pytest.CaptureFixture[str]):

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
-from groupadmin.commands import dropin, editoptions, groups, offsetedit
+from groupadmin.commands import dropin, editoptions, groupedit, groups, offsetedit, unblock
 from groupadmin.commands.cli import outcome
 from groupadmin.files.read import read_offsets
+from groupadmin.snapshot import reader
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
@@ -406,6 +407,14 @@ def test_an_offset_of_a_deleted_topic_is_no_lag_and_is_named_with_what_removes_i
     assert "group g: 10 messages behind, in 2 partitions, 0 unknown" in c.err
 
 
+def test_what_removes_offsets_of_deleted_partitions_leaves_the_others_of_their_topic(cluster: Start):
+    c = cluster({"t": 2}, {f"{G}/offsets/t/0": b"90", f"{G}/offsets/t/5": b"7", f"{G}/offsets/t/6": b"7"})
+    assert c.lag() == 0
+    assert "`zkconsumer offsets delete --group g --topic t:5,6` removes them" in c.err  # t:0 stays
+    assert c.run("delete", "-z", "zk", "--group", "g", "--topic", "t:5,6", "--execute") == 0
+    assert (c.node(0), c.node(5), c.node(6)) == ("90", None, None)
+
+
 def test_a_topic_whose_node_cannot_be_read_is_not_taken_for_a_deleted_one(cluster: Start):
     c = cluster({"t": 2}, {f"{G}/offsets/odd/0": b"5", f"{G}/offsets/t/0": b"90", "/brokers/topics/odd": b""})
     assert c.lag("--threshold", "20") == EXIT["partly"]
@@ -609,6 +618,45 @@ def test_an_active_group_is_neither_renamed_nor_deleted(cluster: Start):
     assert c.groups("delete", "--group", "g", "-z", "zk", "--execute") == EXIT["refused"]
     assert c.node(0) == "5"
     assert c.node(0, "new") is None
+
+
+def test_the_undo_file_of_a_deleted_group_has_what_was_deleted(cluster: Start, monkeypatch: pytest.MonkeyPatch):
+    """It had the offsets of before the question, and of many groups at once not those of topics that only Kafka knows,
+    which DeleteGroups deletes too."""
+    c = cluster({**BOTH, "u": 1}, {f"{G}/offsets/t/0": b"5"})
+    c.f.kafka.committed[1, "g", "u", 0] = (3, "")
+    monkeypatch.setattr(reader, "WIDE", 0)
+    monkeypatch.setattr(groupedit, "deletes_groups", lambda admin: True)
+
+    def commits_meanwhile(execute: bool, what: str) -> bool:
+        c.f.zk.set(f"{G}/offsets/t/0", b"9")
+        return True
+
+    monkeypatch.setattr(groupedit, "go_ahead", commits_meanwhile)
+    c.groups("delete", "-z", "zk", "--group", "g", "--execute")
+    assert f"{G}/offsets/t/0" not in c.f.zk.nodes
+    assert {(row.tp.topic, row.position) for row in read_offsets(c.undo.read_text()).rows} == {("t", 9), ("u", 3)}
+
+
+def test_unblock_leaves_a_partition_alone_that_a_member_claimed_while_the_operator_was_asked(
+    cluster: Start, monkeypatch: pytest.MonkeyPatch
+):
+    """A node that is made again has version 0 like the one that was read: a live member's owner node was deleted."""
+    left, other = f"{G}/owners/t/0", f"{G}/owners/t/1"
+    c = cluster({"t": 2}, {left: b"dead-0", other: b"dead-1"})
+    monkeypatch.setattr(unblock, "connected", editoptions.connected)
+
+    def claims_meanwhile(execute: bool, what: str) -> bool:
+        c.f.zk.delete(left)
+        c.f.zk.set(left, b"live-0")
+        c.f.zk.nodes[left].ephemeralOwner = 7
+        return True
+
+    monkeypatch.setattr(unblock, "go_ahead", claims_meanwhile)
+    assert c.groups("unblock", "-z", "zk", "--group", "g", "--execute") == EXIT["partly"]
+    assert f"1 node changed meanwhile and not deleted, the first {left}" in c.err
+    assert (c.f.zk.nodes[left].data, other in c.f.zk.nodes) == (b"live-0", False)
+    assert [row["path"] for row in json.loads(c.undo.read_text())["nodes"]] == [other]
 
 
 def test_groups_are_deleted_by_expression_and_age_and_come_back(cluster: Start):

@@ -25,7 +25,7 @@ from sparkpipeline.driver.zookeeper import zookeeper
 from sparkpipeline.errors import OptionRefused, Unreachable
 from tests.fakes.broker import Fail, FakeCluster
 from tests.fakes.znodes import Answer, FakeZookeeper
-from zkconsumer.offsets.store import NONE, Unknown
+from zkconsumer.offsets.store import NONE, FormerOffset, Unknown
 
 T0, T1, T2 = (TopicPartition("t", n) for n in range(3))
 
@@ -124,6 +124,23 @@ def test_a_node_that_is_closed_to_us_is_told_and_the_others_are_written() -> Non
     assert found == {
         T0: "group g, t/0: 18 was to be written and 17 is there: its node may not be written: another identity made it",
         T1: None,
+    }
+
+
+def test_a_node_that_we_may_not_read_costs_itself() -> None:
+    """One of them ended the run: no offset of any partition was read or written."""
+    owner, offset, topic = "/consumers/g/owners/t/1", "/consumers/g/offsets/t/1", "/brokers/topics/u"
+    zk = group(**{"owners/t/0": "me", "owners/t/1": "?", "offsets/t/0": "17", "offsets/t/1": "5", "offsets/u/0": "3"})
+    zk.set(topic, b"{}")
+    zk.closed |= {owner, offset, topic}
+    assert group_owners(zk, "g") == {T0: "me", T1: "a member whose node is closed to us"}
+    found = read_offset_nodes(zk, "g", [T0, T1, TopicPartition("u", 0)])
+    assert (found[T0], found[T1]) == (17, Unknown(f"{offset} is closed to us: see zookeeper.auth"))
+    assert isinstance(found[TopicPartition("u", 0)], FormerOffset)  # its topic was made after it
+    assert write_offset_nodes(zk, "g", {T0: 18, T1: 6}) == {
+        T0: None,
+        T1: f"group g, t/1: 6 was to be written and what is there is not known: {offset} is closed to us: see"
+        " zookeeper.auth",
     }
 
 

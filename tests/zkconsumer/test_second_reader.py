@@ -52,8 +52,8 @@ def test_a_second_reader_gets_a_sentence_and_nothing_of_the_first_ones_is_done(s
     next(reading)
     said: list[str] = []
     ways = (lambda: next(reading), lambda: next(world.stream), world.stream.next_batch, world.stream.next_set)
-    elsewhere(lambda: [said.extend(told(ask)) for ask in ways]).join()
-    assert len(said) == 4
+    elsewhere(lambda: [said.extend(told(ask)) for ask in (*ways, world.stream.done)]).join()
+    assert len(said) == 5
     assert all("stream orders-0 is read by" in sentence and "stream.done()" in sentence for sentence in said)
     assert cursor.committable() == 0
     if style == "messages":

@@ -309,7 +309,7 @@ class RebalanceExecutor:
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, int) and then is not None and today is not None:
                 known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: only we may have
-            elif at is None:
+            elif at is None and self._owned.sought(tp) is None:
                 known[tp] = self._place_of(tp)
         return Located(action.turn, frozenset(known))
 
@@ -335,11 +335,13 @@ class RebalanceExecutor:
             prepare=self._of_todays_topic,
         )
         for tp in action.assignment:
-            if tp in self.cursors:
-                self._taken.pop(tp, None)
-            if tp in self._went_on and tp in self.cursors:
+            if tp not in self.cursors:
+                continue
+            if tp in self._went_on:  # its place counts until something is committed again
                 self.cursors[tp].committed = None  # the store has nothing
                 self._commits.commit_soon()
+            else:
+                self._taken.pop(tp, None)
         self._went_on.difference_update(action.assignment)
         return Finished(action.turn)
 

@@ -73,7 +73,7 @@ class OwnedPartitions:
             if not isinstance(at, Unknown):
                 known[tp] = None if at is NONE else at
                 continue
-            if self._sought(tp) is not None:
+            if self.sought(tp) is not None:
                 known[tp] = None
             elif self._unread.get(tp) != at.reason:
                 self._on_event(ConsumerEvent("unread", f"{tp} is not read: {at.reason}", tp))
@@ -84,7 +84,7 @@ class OwnedPartitions:
                 self.cursors[tp] = cursor
         return known
 
-    def _sought(self, tp: TopicPartition) -> int | None:
+    def sought(self, tp: TopicPartition) -> int | None:
         """Return the offset that the program chose for a partition whose committed offset cannot be read, if it did."""
         return self.cursors[tp].position if tp in self._unread and tp in self.cursors else None
 
@@ -95,10 +95,11 @@ class OwnedPartitions:
         if tp not in self._unread or cursor.position is not None:
             return True
         found = self._store.read(self._config.group_id, [tp])[tp]
-        if not isinstance(found, int) or cursor.closing or tp not in self._unread:
+        if cursor.closing or tp not in self._unread:
             return False
-        cursor.reset_to(found)
-        return True
+        if cursor.position is None and isinstance(found, int):  # the program may have sought meanwhile
+            cursor.reset_to(found)
+        return cursor.position is not None
 
     def start(
         self,
@@ -119,7 +120,7 @@ class OwnedPartitions:
         for tp, thread in assignment.items():
             if not ours(tp):
                 continue  # lost while its offset was read or the listener was called; the next event says so
-            sought = self._sought(tp)
+            sought = self.sought(tp)
             self.forget([tp])  # parked until now
             cursor = self._make_cursor(tp, thread, reset_of(tp))
             prepare(cursor)

@@ -216,8 +216,9 @@ class Stream:
     def done(self) -> None:
         """Count what was delivered as done, though nothing more is asked for: for a loop that ends here.
 
-        Another thread or greenlet may read on.
+        Another thread or greenlet may read on.  Raises SecondReader while another one reads.
         """
+        self._reader.take()
         self._reading.done()
         self._reader.leave()
 

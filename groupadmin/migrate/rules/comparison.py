@@ -39,7 +39,7 @@ class Compared:
 
 def compare(first: GroupSnapshot, second: GroupSnapshot) -> Compared:
     """Compare two snapshots of one group."""
-    tps = [tp for tp in second.partitions() if _exists(second, tp)]
+    tps = [tp for tp in second.partitions() if not second.deleted(tp)]
     apart = [text for tp in tps if (text := _apart(first, second, tp))]
     busy = [tp for tp in tps if _something_to_read(first, second, tp)]
     moved = {
@@ -79,15 +79,11 @@ def not_in_kafka(snapshot: GroupSnapshot) -> tuple[str, ...]:
     found = []
     for tp in snapshot.partitions():
         held, in_kafka = snapshot.in_zookeeper(tp), snapshot.in_kafka(tp).position
-        if not isinstance(held, int) or not _exists(snapshot, tp) or "zookeeper" in snapshot.former_stores(tp):
+        if not isinstance(held, int) or snapshot.deleted(tp) or "zookeeper" in snapshot.former_stores(tp):
             continue
         if not isinstance(in_kafka, int):
             found.append(f"{tp}: ZooKeeper has {held}, Kafka {_say(in_kafka)}")
     return tuple(found)
-
-
-def _exists(snapshot: GroupSnapshot, tp: TopicPartition) -> bool:
-    return tp.topic in snapshot.topics and snapshot.topics[tp.topic].has(tp.partition)
 
 
 def _apart(first: GroupSnapshot, second: GroupSnapshot, tp: TopicPartition) -> str:

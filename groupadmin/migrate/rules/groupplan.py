@@ -83,9 +83,12 @@ class Decision:
 def decide(snapshot: GroupSnapshot, tp: TopicPartition, policies: Policies, direction: Direction) -> Decision:
     """Decide about one partition of a group."""
     topic = snapshot.topics.get(tp.topic)
-    if topic is None or not topic.has(tp.partition):
+    if snapshot.deleted(tp):
         missing = f"topic {tp.topic} does not exist" if topic is None else f"{tp} does not exist"
         return Decision("skip-missing-topic", why=f"{missing}; its offsets are left where they are")
+    if topic is not None and not topic.partitions:
+        unknown = f"the partitions of topic {tp.topic} are not known: its node cannot be read, and no broker tells them"
+        return Decision("unreadable", open=True, why=unknown)
     unreadable = _unreadable(snapshot, tp)
     if unreadable:
         return Decision("unreadable", open=True, why=unreadable)
@@ -427,7 +430,7 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
     for row in plan.rows:
         if row.open:
             continue
-        if row.action == "skip-missing-topic" and not _exists(now, row.tp):
+        if row.action == "skip-missing-topic" and now.deleted(row.tp):
             done.append(row.tp)  # Kafka reports nothing for a partition that does not exist
             continue
         moved = _moved(row, plan.goal, now)
@@ -477,11 +480,6 @@ def _moved(row: PlanRow, goal: StoreName, now: GroupSnapshot) -> str:
         if store == "zookeeper" and _version(now.zookeeper.get(row.tp)) != _version(row.zookeeper):
             return f"{row.tp} in zookeeper holds {_plain(there)} as before, and was written again since"
     return ""
-
-
-def _exists(now: GroupSnapshot, tp: TopicPartition) -> bool:
-    topic = now.topics.get(tp.topic)
-    return topic is not None and topic.has(tp.partition)
 
 
 def _version(node: ZkRow | None) -> tuple[int, int] | None:

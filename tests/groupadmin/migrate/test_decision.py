@@ -123,6 +123,8 @@ def test_kafka_not_answering_is_not_kafka_having_none():
 def test_deleted_topics_and_partitions_are_named_and_left():
     assert decided(group(50, topics={})) == ("skip-missing-topic", None, False)
     assert decided(group(50, topics={"t": TopicRow((1, 2))})) == ("skip-missing-topic", None, False)
+    unknown = group(50, bounds=None, topics={"t": TopicRow(())})  # its node makes no sense, and no broker answers
+    assert decided(unknown) == ("unreadable", None, True)
     assert "t/0 does not exist" in decide(group(50, topics={"t": TopicRow((1,))}), A, REFUSE, "to-kafka").why
 
 

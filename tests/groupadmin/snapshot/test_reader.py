@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from groupadmin.snapshot.cluster import read_cluster
+from groupadmin.snapshot import kafka
+from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.groups import read_group
 from groupadmin.snapshot.kafka import commit_times
 from groupadmin.snapshot.model import KafkaRow
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.cluster.metadata import NothingKnown
-from kafkawire.model import TopicPartition
+from kafkawire.dialects import dialect
+from kafkawire.errors import LinkLost
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, group_partition
 from tests.fakes.broker import Close, Fail
 from tests.groupadmin.snapshot.worlds import fakes
 from zkconsumer.offsets.store import NONE, Unknown
 
+NOBODY: Any = None
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 G = "/consumers/g"
 STATIC = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
@@ -219,3 +225,57 @@ def test_many_groups_keep_their_numbers_apart():
         found = read_snapshots(f.world, names, read_cluster(f.world))
         assert [found[name].in_zookeeper(T1) for name in names] == [n + 1 for n in range(50)]
         assert [found[name].in_kafka(T1).position for name in names] == [1000 + n for n in range(50)]
+
+
+def test_members_are_unknown_where_a_coordinator_of_4x_does_not_list_its_groups(monkeypatch: pytest.MonkeyPatch):
+    """A group of a newer protocol is Dead for DescribeGroups: it had no members then, and its offsets were written."""
+    broker = Broker(1, "h", 9092)
+    dead = {"groups": [{"group": "g", "error": 0, "state": "Dead", "members": []}]}
+    monkeypatch.setattr(
+        kafka, "ask_coordinators", lambda admin, cluster, asked, again: {key: (broker, dead) for key, _, _ in asked}
+    )
+    listed: dict[str, object] = {"error": 0, "groups": []}
+    cluster = SimpleNamespace(view=SimpleNamespace(partitions=lambda topic: [0]))
+
+    def members(release: str, reply: object) -> tuple[str, ...]:
+        monkeypatch.setattr(kafka, "exchange", lambda links, asked, purpose: {broker: reply})
+        admin = AdminClient(None, NOBODY, dialect(release))
+        return kafka.coordinated(admin, cluster, ["g"])["g"].members
+
+    assert members("4.0", listed) == ()
+    for unknown in (LinkLost("it is away"), {"error": 15, "groups": []}):
+        (said,) = members("4.0", unknown)
+        assert said.startswith("(the members of group g are unknown: whether it is of a newer protocol is not known: ")
+        assert members("2.8", unknown) == ()
+
+
+def test_where_a_share_group_begins_is_unknown_where_its_coordinator_does_not_tell(monkeypatch: pytest.MonkeyPatch):
+    """It had no offset then."""
+    refused: object = {"groups": [{"group": "g", "error": 15, "topics": []}]}
+
+    def begins(release: str, reply: object) -> str:
+        monkeypatch.setattr(
+            kafka, "ask_coordinators", lambda admin, cluster, asked, again: {key: (None, reply) for key, _, _ in asked}
+        )
+        found = kafka.share_positions(AdminClient(None, NOBODY, dialect(release)), NOBODY, {"g": [T0]})
+        there = found["g"][T0].position
+        assert isinstance(there, Unknown)
+        return there.reason.removeprefix("where share group g begins is not known: ")
+
+    assert "(15)" in begins("4.1", refused)
+    assert begins("4.1", "it is away") == "it is away"
+    assert begins("4.0", refused) == "its brokers do not tell before 4.1"
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_when_a_topic_was_created_is_known_where_its_node_is_not_understood(closed: bool):
+    """An offset of an earlier topic of its name counted for the log of today."""
+    with fakes({"t": 1}, {f"{G}/offsets/t/0": b"5"}, ends={("t", 0): 9}) as f:
+        path = "/brokers/topics/t"
+        f.zk.delete(path)
+        f.zk.set(path, b"junk")
+        f.zk.closed |= {path} if closed else set()
+        cluster = read_cluster(f.world)
+        assert cluster.topics["t"].czxid == f.zk.nodes[path].czxid
+        assert cluster.partitions["t"] == (0,)  # as the brokers tell
+        assert read_snapshots(f.world, ["g"], cluster)["g"].former_stores(T0) == {"zookeeper"}

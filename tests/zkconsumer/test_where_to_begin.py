@@ -1,0 +1,108 @@
+"""Owned partitions whose committed offset cannot be read, or is gone: where they are read from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from kafkawire.model import TopicPartition
+from zkconsumer.events import ConsumerEvent
+from zkconsumer.group.executor import RebalanceExecutor, _Place
+from zkconsumer.group.ownership import OwnedPartitions
+from zkconsumer.group.steps import Action, Do
+from zkconsumer.offsets.store import NONE, Committed, Unknown
+
+NOBODY: Any = None
+TP = TopicPartition("t", 0)
+TORN = Unknown("holds 'x'")
+
+
+class Parked:
+    """A cursor without a fetcher."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp, self.closing, self.topic_deleted, self.queued = tp, False, False, 0
+        self.position: int | None = None
+        self.committed: int | None = None
+        self.topic = None
+
+    def drop(self) -> None:
+        self.closing = True
+
+    def park(self, reason: str) -> None:
+        pass
+
+    def reset_to(self, position: int) -> None:
+        self.position = position
+
+
+class Offsets:
+    """A store; before(): called in each read, as what happens while it is waited for."""
+
+    def __init__(self, held: Committed) -> None:
+        self.held = held
+        self.before: Callable[[], object] = lambda: None
+
+    def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
+        found = dict.fromkeys(tps, self.held)
+        self.before()
+        return found
+
+
+def parts(store: Offsets, on_event: Callable[[ConsumerEvent], object]) -> dict[str, Any]:
+    return {
+        "cursors": {},
+        "fetchers": SimpleNamespace(add=list, remove=list),
+        "commits": SimpleNamespace(commit_soon=lambda: None),
+        "store": store,
+        "make_cursor": lambda tp, thread, reset: Parked(tp),
+        "config": SimpleNamespace(group_id="g", auto_offset_reset="largest"),
+        "listener": SimpleNamespace(before_start=lambda tps: {}),
+        "on_event": on_event,
+    }
+
+
+def test_a_seek_while_an_unpark_reads_the_offset_again_is_not_overwritten() -> None:
+    """The program's seek was lost: reading went on at the committed offset."""
+    store = Offsets(TORN)
+    owned = OwnedPartitions(**parts(store, lambda event: None))
+    assert owned.offsets({TP: "g-0"}) == {}
+    cursor = owned.cursors[TP]
+    assert not owned.readable(cursor)
+    store.held, store.before = 12, lambda: cursor.reset_to(500)
+    assert owned.readable(cursor)
+    assert cursor.position == 500
+
+
+def test_where_a_partition_was_taken_is_not_where_it_goes_on_after_a_seek() -> None:
+    """An event said that it goes on where it was taken from this member, and it went on where the program sought."""
+    told: list[ConsumerEvent] = []
+    store = Offsets(TORN)
+    group: Any = SimpleNamespace(creations={})
+    executor = RebalanceExecutor(
+        session=NOBODY, group=group, claims=NOBODY, closing=lambda: False, **parts(store, told.append)
+    )
+    executor._taken[TP] = _Place(7, None)
+    executor.do(Action(Do.LOCATE, 1, {TP: "g-0"}))
+    executor.cursors[TP].reset_to(500)
+    executor.do(Action(Do.LOCATE, 2, {TP: "g-0"}))
+    assert [event.kind for event in told] == ["unread"]
+
+
+def test_a_partition_that_is_taken_twice_goes_on_where_it_was_committed_last() -> None:
+    """Taken again before the first commit after its offset was deleted, it began by auto.offset.reset: with largest all
+    that had not been read was passed over."""
+    group: Any = SimpleNamespace(creations={})
+    claims: Any = SimpleNamespace(held={TP}, forget=list)
+    executor = RebalanceExecutor(
+        session=NOBODY, group=group, claims=claims, closing=lambda: False, **parts(Offsets(12), lambda event: None)
+    )
+    begun = []
+    for held in (12, NONE, NONE):
+        executor._store.held = held  # type: ignore[attr-defined]
+        for turn, do in enumerate((Do.LOCATE, Do.START)):
+            executor.do(Action(do, turn, {TP: "g-0"}))
+        begun.append(executor.cursors[TP].position)
+        executor.drop({TP: "g-0"})
+    assert begun == [12, 12, 12]
