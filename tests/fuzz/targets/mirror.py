@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from groundwork.tasks import TaskGroup
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from mirrormaker.control.actions import RunningMirror, actions_of
 from mirrormaker.control.keptfile import KeptFile
 from mirrormaker.control.limiter import Limiter
@@ -18,6 +18,8 @@ from mirrormaker.quarantine import ReleaseRefused
 from mirrormaker.report import MirrorReport, SourceReport
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
+from producer.errors import TooLarge
+from zkconsumer.fetching.progress import Parked
 
 
 class _Source:
@@ -35,6 +37,9 @@ class _Source:
     def partitions(self) -> list[Any]:
         tp = TopicPartition("orders", 0)
         return [SimpleNamespace(topic="orders", partition=0, tp=tp, parked="too large", done=7, lag=3)]
+
+    def parked(self) -> dict[TopicPartition, Parked]:
+        return {TopicPartition("orders", 0): Parked(TooLarge("too large", 9, Broker(0, "b", 1)), 7)}
 
     def set_paused(self, paused: dict[Any, bool]) -> None:
         pass
@@ -62,7 +67,7 @@ def actions() -> Mapping[str, Action]:
     source, tasks = _Source(), TaskGroup()
     flow = SimpleNamespace(
         name="dc1", throttle=FlowThrottle(lambda limits: None), source=source, release=_refuse,
-        quarantine=SimpleNamespace(releasable=_refuse, retry=lambda tp: None), retry=lambda tp: None,
+        quarantine=SimpleNamespace(releasable=_refuse, kinds=lambda tp, where: {"oversize"}), retry=lambda tp: None,
     )  # fmt: skip
     kept = KeptFile(Path(tempfile.mkdtemp(prefix="fuzz-")), {"dc1": "g"})
     limiter = Limiter([source], [flow], kept)  # type: ignore[list-item]

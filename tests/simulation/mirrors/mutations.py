@@ -333,7 +333,7 @@ FOUND: dict[str, tuple[str, int]] = {
     "the target's position is passed over": ("exactly-once", 3),
     "the position is read before it is visible": ("exactly-once", 6),
     "the position is that of what waits": ("exactly-once", 8),
-    "a transaction that is over was aborted": ("exactly-once", 5),
+    "a transaction that is over was aborted": ("exactly-once", 6),
     "a transaction without its position": ("exactly-once", 1),
     "ended before all is acknowledged": ("exactly-once", 2),
     "done before the transaction is committed": ("exactly-once", 1),
