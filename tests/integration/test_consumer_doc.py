@@ -219,7 +219,7 @@ def test_fixed_partitions_and_one_broker(place: Place) -> None:
     assert place.topic in (place.folder / "offsets.json").read_text()
     tp = f"TopicPartition(topic='{place.topic}', partition=0)"
     printed = ended(place.program("simple"))
-    assert printed == [f"{n} b'0-{n}'" for n in range(EACH)] + [f"{{{tp}: None}}", f"{{{tp}: {EACH}}}"]
+    assert printed == [f"{n} b'0-{n}'" for n in range(EACH)] + [f"[{tp}]", f"{{{tp}: {EACH}}}"]
 
 
 @pytest.mark.real

@@ -389,4 +389,5 @@ def test_headers_transactions_and_what_is_not_converted_are_told_by_topic(
     assert sum(f"topic {packed}: its messages have headers" in line for line in warnings) == 1
     assert sum(f"topic {mixed}: it holds transactions" in line for line in warnings) == 1
     assert sum(zstd in line and "UnsupportedCompressionType (76)" in line for line in warnings) == 1
-    assert len(warnings) == 4
+    assert sum(f"and version is {CONVERTED}: brokers convert" in line for line in warnings) == 1
+    assert len(warnings) == 5
