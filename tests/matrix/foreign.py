@@ -60,6 +60,8 @@ def create_by_librdkafka(brokers: str, topic: str, partitions: int, config: Mapp
     """Create a topic with one replica, and wait for its leaders.  Raises KafkaException, LocalKafkaError."""
     new = NewTopic(topic, partitions, 1, config=dict(config))
     admin = AdminClient({"bootstrap.servers": brokers, "log_level": 3})  # what it begins ends with it
+    # librdkafka that meets brokers before they have a controller looks again only when its metadata is old.
+    wait_until(lambda: admin.list_topics(timeout=20).controller_id >= 0, 30, "a controller")
     admin.create_topics([new], operation_timeout=20)[topic].result(30)
 
     def led() -> bool:
