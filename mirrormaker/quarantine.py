@@ -506,11 +506,11 @@ class Quarantine:
         for tp, where in parked.items():
             case = self._cases.get(tp)
             if case is None or not (case.busy or case.covers(where)):
+                if case is not None and not self._source.drained(tp):
+                    continue  # the message of this case is in front of it, and may park the partition there
                 if not isolates(self.policies(tp.topic), where.reason):
                     self._over(tp, where)
                     continue
-                if case is not None and not self._source.drained(tp):
-                    continue  # the message of this case is in front of it, and may park the partition there
                 case = self._opened(tp, where)
             case.seen_at = at
             if not case.busy and case.settled is not where.reason and at >= (case.due_at or at):
