@@ -230,7 +230,7 @@ class PartitionTransactions:
             return
         committed_at = now()
         while self._lease_holds():
-            self._steps.dismiss()  # the lease holds, so it is not for that that they may not be sent
+            self._steps.dismiss(self._current)
             if self._transaction.state is not State.READY:
                 self._lapsed()
             elif self._steps.waiting:

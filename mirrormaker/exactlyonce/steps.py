@@ -147,10 +147,12 @@ class StepQueue:
             self.open.append(step)
         return taken
 
-    def dismiss(self) -> None:
+    def dismiss(self, holds: Callable[[], bool]) -> None:
         """Forget those at the head that are not wanted any more: a message in front of them parked the partition, which
-        is fetched again from there."""
-        while self.waiting and not self.waiting[0].wanted:
+        is fetched again from there.
+
+        holds(): whether the lease holds.  Nothing is wanted without it, and all of that again once it is renewed."""
+        while self.waiting and not self.waiting[0].wanted and holds():  # in this order: it may end in between
             self.waiting.popleft()
 
     def full(self, max_bytes: int) -> bool:
