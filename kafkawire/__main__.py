@@ -74,11 +74,12 @@ def decode(
 ) -> None:
     """Print the bytes decoded: as one JSON document, and a log as JSON lines.
 
-    They are a text (hex, also with 0x or colons; hexdump -C; xxd; a list of numbers; a string of Python, Ruby or Node;
-    base64), - for standard input, or an existing file; the latter two hold such a text, or raw bytes.  A file whose
-    name reads as a text is given as ./NAME.  A log is a segment file of
-    a broker, raw: 0.7's .kafka or the .log of later ones.  Each of its messages is a line, also
-    each wrapper or batch in front of what it holds; the last line says where the entries end.
+    Give them as a text (hex, also with 0x or colons; hexdump -C; xxd; a list of numbers; a string of Python, Ruby or
+    Node; base64), as - for standard input, or as an existing file; the latter two hold such a text, or raw bytes.  Give
+    a file whose name reads as a text as ./NAME.
+
+    A log is a segment file of a broker, raw: a .kafka of 0.7, a .log of later releases.  Each of its messages is a
+    line, and so is each wrapper or batch, in front of what it holds; the last line says where the entries end.
     """
     spoken = _usage(lambda: generations.generation(protocol))
     _fits(kind, framed, api, version)

@@ -5,16 +5,17 @@ Bytes come out as `name_utf8` where they are text and as `name_hex` where not; n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkawire.compression import CODEC_NAMES
 from kafkawire.errors import CorruptMessage, LeftOver, RemoteError, Truncated
-from kafkawire.model import Scan
+from kafkawire.model import Run, Scan
 from kafkawire.primitives import INT32, Bytes, Reader
 
 Document = dict[str, Any]
+PIECE = 1 << 20  # bytes of a file that are copied at once
 
 
 def text_or_hex(name: str, value: Bytes | None) -> Document:
@@ -56,6 +57,28 @@ class Part:
 
 _SEVERAL = {"wrapper": "wrappers", "batch": "batches"}
 Parts = Generator[Part, None, Scan]  # the entries of a set one by one, then how far it goes and its first damage
+
+
+def entries(found: Scan, plain: Callable[[Run], Iterator[Document]], fill: Callable[[Run, Part], object]) -> Parts:
+    """Yield the entries of what was scanned, up to damage inside one of them.
+
+    plain(run): the messages of a run that is not compressed; fill(run, part): fills in the part of a wrapper.  Both
+    raise CorruptMessage.
+    """
+    for run in found.runs:
+        part = Part([], "wrapper", None, run.begin)
+        try:
+            if not run.codec:
+                for message in plain(run):
+                    yield Part([message])
+                continue
+            fill(run, part)
+        except CorruptMessage as exc:
+            if part.outer is not None:
+                yield part
+            return replace(found, damage=exc)
+        yield part
+    return found
 
 
 def each(parts: Parts, take: Callable[[Part], None]) -> Scan:
@@ -115,8 +138,7 @@ def ends(found: Scan, total: int) -> Document:
 
 
 def show_log(parts: Parts, data: bytes, base: int | None, show: Callable[[Document], None]) -> CorruptMessage | None:
-    """Show the lines of a segment file, and return its damage.  base: the offset in its name, if
-    it has one.
+    """Show the lines of a segment file, and return its damage.  base: the offset in its name, if it has one.
 
     Each message is a line, behind that of the wrapper or batch that holds it; the last line says where the set ends.
     Free space of a broker behind the last entry (zeros) is no damage.
@@ -137,7 +159,4 @@ def show_log(parts: Parts, data: bytes, base: int | None, show: Callable[[Docume
 
 
 def _zeros(data: bytes, begin: int) -> bool:
-    return not any(data[at : at + _PIECE].strip(b"\0") for at in range(begin, len(data), _PIECE))
-
-
-_PIECE = 1 << 20  # bytes that are copied at once
+    return not any(data[at : at + PIECE].strip(b"\0") for at in range(begin, len(data), PIECE))

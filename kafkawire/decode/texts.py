@@ -68,7 +68,7 @@ def _string(text: str) -> bytes | None:
     if not (quoted or re.match(r"b[\"']|bytearray\(b[\"']", text)):
         return None
     try:
-        found = ast.literal_eval(text.removeprefix("bytearray(").removesuffix(")") if "(" in text[:10] else text)
+        found = ast.literal_eval(text.removeprefix("bytearray(").removesuffix(")"))
     except (ValueError, SyntaxError):
         return None
     try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from kafkawire.compression import SNAPPY, is_xerial
-from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, framed_reader, text_or_hex
+from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, entries, framed_reader, text_or_hex
 from kafkawire.decode.tails import damaged_length07
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
@@ -127,26 +127,15 @@ def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Documen
 
 def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None) -> Parts:
     """Yield the entries of a set.  budget: of all wrappers together; each has its own where it is None."""
-    whole, found = message_set("", 0, start, memoryview(data), None)
-    for run in found.runs:
-        if not run.codec:
-            try:
-                for message in _plain(whole, run):
-                    yield Part([message])
-            except CorruptMessage as exc:
-                return replace(found, damage=exc)
-            continue
-        part = Part([], "wrapper", None, run.begin)
-        try:
-            wrapped = wrapper(data, run.begin, run.end, offset=start + run.begin)
-            part.outer = _wrapper(wrapped, run)
-            part.messages.extend(_inner(whole, run, budget or OpenBudget(OPEN_LIMIT)))
-            part.outer |= _ignored_tail(wrapped)
-        except CorruptMessage as exc:
-            if part.outer is not None:
-                yield part
-            return replace(found, damage=exc)
-        yield part
+    whole, scan = message_set("", 0, start, memoryview(data), None)
+
+    def fill(run: Run, part: Part) -> None:
+        wrapped = wrapper(data, run.begin, run.end, offset=start + run.begin)
+        part.outer = _wrapper(wrapped, run)
+        part.messages.extend(_inner(whole, run, budget or OpenBudget(OPEN_LIMIT)))
+        part.outer |= _ignored_tail(wrapped)
+
+    found = yield from entries(scan, lambda run: _plain(whole, run), fill)
     if found.damage is None:
         found = replace(found, damage=damaged_length07(memoryview(data), found.end, start + found.end))
     return found

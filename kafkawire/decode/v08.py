@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafkawire.compression import LZ4, SNAPPY, is_xerial
-from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, framed_reader, text_or_hex
+from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, entries, framed_reader, text_or_hex
 from kafkawire.decode.tails import damaged_size
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
@@ -114,26 +114,16 @@ def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None
 
 
 def _older(data: memoryview, begin: int, start: int, budget: OpenBudget | None) -> Parts:
-    found = scan_older(data, begin, start)
-    whole = MessageSet("", 0, start, found.resume_at, data[: found.end], -1, found.runs, READER)
-    for run in found.runs:
-        if not run.codec:
-            try:
-                for message in _plain_entries(whole, run):
-                    yield Part([message])
-            except CorruptMessage as exc:
-                return replace(found, damage=exc)
-            continue
-        part, each = Part([], "wrapper", None, run.begin), budget or OpenBudget(OPEN_LIMIT)
-        try:
-            part.outer = _wrapper(wrapper(data, run.begin, run.end))
-            walk = Walk("", 0, start, True, each.limit)
-            part.messages.extend(_message(message, {}) for message in opened_messages(walk, whole.buffer, run, each))
-        except CorruptMessage as exc:
-            if part.outer is not None:
-                yield part
-            return replace(found, damage=exc)
-        yield part
+    scan = scan_older(data, begin, start)
+    whole = MessageSet("", 0, start, scan.resume_at, data[: scan.end], -1, scan.runs, READER)
+
+    def fill(run: Run, part: Part) -> None:
+        each = budget or OpenBudget(OPEN_LIMIT)
+        part.outer = _wrapper(wrapper(data, run.begin, run.end))
+        walk = Walk("", 0, start, True, each.limit)
+        part.messages.extend(_message(message, {}) for message in opened_messages(walk, whole.buffer, run, each))
+
+    found = yield from entries(scan, lambda run: _plain_entries(whole, run), fill)
     return replace(found, needed=0) if begin else found
 
 

@@ -15,11 +15,7 @@ from groundwork.zksecurity import ZkSecurity
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import (
-    read_owners,
-    read_partitions,
-    read_topics,
-)
+from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_topics
 from kafkawire.dialects import Dialect, expected, release_number
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import PartitionId, TopicPartition

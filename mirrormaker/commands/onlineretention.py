@@ -22,9 +22,7 @@ from kafkawire.protocol.adminrequests import Setting
 from mirrormaker.commands.onlinetarget import copied_settings, links_to, settings_in_zookeeper, target_admin
 from mirrormaker.config import Configuration
 from mirrormaker.options import SourceOptions, TargetOptions
-from mirrormaker.probe import (
-    SourceView,
-)
+from mirrormaker.probe import SourceView
 from mirrormaker.retention import (
     WITHOUT_TIMES,
     Kept,

@@ -14,12 +14,7 @@ from kafkawire.cluster.retry import ONCE
 from kafkawire.cluster.topicadmin import TopicAdmin
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.cluster.zookeeper import (
-    read_brokers,
-    read_settings,
-    read_topics,
-    read_view,
-)
+from kafkawire.cluster.zookeeper import read_brokers, read_settings, read_topics, read_view
 from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import BrokerError, LinkLost, error_info
 from kafkawire.model import TopicPartition
