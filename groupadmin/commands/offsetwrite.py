@@ -42,13 +42,7 @@ from groupadmin.plan.resets import (
     from_rows,
 )
 from zkconsumer.commands.common import print_note
-from zkconsumer.commands.options import (
-    brokers_option,
-    group_name,
-    group_option,
-    kafka_version_option,
-    zookeeper_option,
-)
+from zkconsumer.commands.options import brokers_option, group_name, group_option, kafka_version_option, zookeeper_option
 from zkconsumer.options.arguments import parse_assignments, parse_duration, parse_position, parse_shift, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -27,14 +27,7 @@ from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import (
-    CorruptData,
-    NoLeader,
-    OffsetOutOfRange,
-    PipelineError,
-    UnknownPartition,
-    Unreachable,
-)
+from sparkpipeline.errors import CorruptData, NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.cursor import Cursor, Sizes
 from sparkpipeline.reading.damage import DamagedEntry, DamageLog, first_readable

@@ -9,12 +9,7 @@ import pytest
 
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
-from kafkawire.protocol.offsetrecords import (
-    OFFSETS_TOPIC,
-    StoredGroup,
-    StoredOffset,
-    group_partition,
-)
+from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC, StoredGroup, StoredOffset, group_partition
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry, gzipped
 from tests.fakes.offsetrecords import group_key, group_value, offset_key, offset_value
 from zkconsumer import offsetlog

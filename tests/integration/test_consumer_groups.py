@@ -17,15 +17,7 @@ from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
-from tests.integration.readers import (
-    ChildReader,
-    Reader,
-    committed,
-    owners,
-    places,
-    shares,
-    wait_for_messages,
-)
+from tests.integration.readers import ChildReader, Reader, committed, owners, places, shares, wait_for_messages
 from zkconsumer.engine import groupassignment
 from zkconsumer.group.assignor import assign_range
 

@@ -14,12 +14,7 @@ from groundwork import clocks
 from groundwork.tasks import sleep
 from kafkawire.errors import LinkLost, RemoteError, WireError
 from kafkawire.model import TopicPartition
-from kafkawire.protocol.subscriptions import (
-    Subscription,
-    assignment_bytes,
-    read_assignment,
-    read_subscription,
-)
+from kafkawire.protocol.subscriptions import Subscription, assignment_bytes, read_assignment, read_subscription
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group.ownership import Offset, OwnedPartitions, some_of

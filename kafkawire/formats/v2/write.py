@@ -29,15 +29,7 @@ from kafkawire.columns import Columns, headers_of, laid, numbered
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.columns import READER, index
-from kafkawire.formats.v2.layout import (
-    CONTROL,
-    LOG_APPEND_TIME,
-    OVERHEAD,
-    Batch,
-    batch_at,
-    head_of,
-    head_over,
-)
+from kafkawire.formats.v2.layout import CONTROL, LOG_APPEND_TIME, OVERHEAD, Batch, batch_at, head_of, head_over
 from kafkawire.formats.v2.read import check_bytes, records
 from kafkawire.headers import NO_HEADERS
 from kafkawire.kernels import ready
