@@ -284,7 +284,11 @@ class RangeFetcher:
         if entry is not None and cursor.position <= entry.offset < cursor.range.until:
             behind, raw = entry.resume_at, bytes(row.buffer[at : at + entry.nbytes])
         else:
-            behind = first_readable(cursor.position, cursor.range.until, lambda probe: self._readable(cursor, probe))
+            try:
+                behind = first_readable(cursor.position, cursor.range.until, lambda at: self._readable(cursor, at))
+            except (NoLeader, Unreachable) as lost:
+                self._failed(cursor, lost)
+                return
             raw = bytes(row.buffer[at:])
         entry_skipped = DamagedEntry(cursor.range, cursor.position, behind, damaged.sentence, raw)
         log.warning("%s: offsets %d to %d are skipped: %s", cursor.range, cursor.position, behind - 1, damaged)
@@ -309,8 +313,11 @@ class RangeFetcher:
         return first.resume_at if message is None else message.offset
 
     def _probed(self, cursor: Cursor, position: int) -> FetchedPartition | None:
-        """One fetch; None where the leader cannot read its log there, which it tells by almost any error.  Raises
-        NoLeader, Unreachable."""
+        """One fetch; None where the leader cannot read its log there, which it tells by almost any error.
+
+        Raises NoLeader and Unreachable where the answer may be another one in a moment, since only what is damaged is
+        skipped; PipelineError where the request is refused for good.
+        """
         tp, d = cursor.range.tp, self._brokers.dialect
         broker = self._brokers.leader(tp)
         wanted = [(tp, position, self._options.fetch_bytes)]
@@ -319,9 +326,13 @@ class RangeFetcher:
             (row,) = self._brokers.link(broker, PROBE).call(request)
         except LinkLost as lost:
             raise NoLeader(str(lost), **cursor.where(broker, offset=position)) from lost
-        if error_info(row.error).follows is Follows.MOVED:
-            raise NoLeader(f"it moved: {error_info(row.error).name}", **cursor.where(broker, offset=position))
-        return row if not row.error else None
+        if not row.error:
+            return row
+        info = error_info(row.error)
+        if self._may_be_damage(info) or info.follows is Follows.REFUSED:
+            return None
+        sentence = f"the broker refuses a fetch: {info.name} ({row.error})"
+        raise (PipelineError if info.lasting else NoLeader)(sentence, **cursor.where(broker, offset=position))
 
     def _explain(self, cursor: Cursor, broker: Broker) -> None:
         """Find out why nothing came though the log goes on; if nothing explains it, another leader is looked for."""

@@ -396,6 +396,20 @@ def test_damaged_messages_are_skipped_and_counted_where_the_options_say_so(clust
     assert all(one.raw in b"".join(data for _, data in cluster.logs["t", 0].entries) for one in again.entries)
 
 
+@pytest.mark.parametrize("code", [1, 5, 7, 78])
+@pytest.mark.parametrize("before", range(6))
+def test_what_a_leader_does_not_answer_for_now_is_not_skipped_as_damaged(
+    cluster: FakeCluster, before: int, code: int
+) -> None:
+    """before: requests until that answer, some of them of the search behind a damaged size."""
+    fill(cluster, 8)
+    spoil(cluster, 2, 8, 0x80)
+    cluster.script("fetch", *[None] * before, Fail(code))
+    found = rows(cluster, OffsetRange("t", 0, 0, 8), options=replace(SKIPPING, patience_ms=20_000))
+    assert [row["offset"] for row in found] == [0, 1, 3, 4, 5, 6, 7]
+    assert sum(row["damagedOffsets"] for row in found) == 1
+
+
 def test_the_next_readable_offset_is_searched_where_no_size_leads_on() -> None:
     asked: list[int] = []
 
