@@ -203,13 +203,19 @@ def test_a_message_larger_than_a_fetch_grows_it_and_one_above_the_cap_parks(sour
         assert "65536" in reason
 
 
-def test_an_unreadable_committed_offset_is_not_zero(source, unique):
+def with_unreadable_offset(source, unique):
+    """A topic with 20 messages and a group whose offset node holds no offset: both names, a client, and the node."""
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 1)
     load(source, topic, 1, 20)
     zk = source.registry().zk
     path = f"/consumers/{group}/offsets/{topic}/0"
     zk.create(path, b"twelve", makepath=True)
+    return topic, group, zk, path
+
+
+def test_an_unreadable_committed_offset_is_not_zero(source, unique):
+    topic, group, zk, path = with_unreadable_offset(source, unique)
     command = ["consume", "-z", source.zookeeper, "--group", group, "--topic", topic, "--timeout-ms", "1500"]
     consumed = subprocess.run(
         [sys.executable, "-m", "groupadmin.commands.main", *command], capture_output=True, text=True, timeout=60
@@ -231,12 +237,7 @@ def test_an_unreadable_committed_offset_is_not_zero(source, unique):
 
 
 def test_a_seek_replaces_a_committed_offset_that_cannot_be_read(source, unique):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 1)
-    load(source, topic, 1, 20)
-    zk = source.registry().zk
-    path = f"/consumers/{group}/offsets/{topic}/0"
-    zk.create(path, b"twelve", makepath=True)
+    topic, group, zk, path = with_unreadable_offset(source, unique)
     with Reader(source.zookeeper, group, {topic: 1}, rebalance_backoff_ms=1600) as reader:
         wait_until(lambda: reader.connector.status(), 10, "the parked partition")
         reader.connector.seek(TopicPartition(topic, 0), 15)
