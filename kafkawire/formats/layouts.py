@@ -3,12 +3,14 @@
 OpenBudget    bytes that compressed entries may open to, side by side in memory: one for each piece of a set
 Walk          what stays the same on the way through a set that is read message by message
 Layout        what columns are read from: wrappers opened, stretches of plain entries in the bytes they were laid into
-Indexing    index() and pieces(), out of a generation's own layouts
+Indexing      index() and pieces(), out of a generation's own layouts
+middle        where a part is cut in two
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -171,3 +173,11 @@ class Indexing(Generic[LayoutT]):
             if found.damage is not None:
                 return
             reached = found.resume_at
+
+
+def middle(ends: Sequence[int], first: int | None) -> int:
+    """Return how many of the messages that end at `ends` make the first half of a part: `first`, or by default those in
+    half of its bytes.  0 for fewer than two messages."""
+    if len(ends) < 2:
+        return 0
+    return min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)

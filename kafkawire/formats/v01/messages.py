@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import struct
 import zlib
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
 from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
+from kafkawire.formats.layouts import middle
 from kafkawire.formats.v01.columns import index as index
 from kafkawire.formats.v01.columns import index_within as index_within
 from kafkawire.formats.v01.columns import pieces as pieces
@@ -124,7 +124,7 @@ def _split_plain(part: Part, first: int | None) -> list[Part]:
         at += LOG_OVERHEAD + size
         ends.append(at)
         offsets.append(offset)
-    count = _middle(ends, first)
+    count = middle(ends, first)
     if not count:
         return [part]
     cut = ends[count - 1]
@@ -143,7 +143,7 @@ def _split_wrapper(part: Part, first: int | None) -> list[Part]:
     for message in inner:
         total += ENTRY_OVERHEAD[part.magic] + len(message.key or b"") + len(message.value or b"")
         ends.append(total)
-    count = _middle(ends, first)
+    count = middle(ends, first)
     if not count:
         return [part]
     reached = None if part.resume_at is None else inner[count - 1].resume_at
@@ -163,11 +163,3 @@ def _rewrapped(part: Part, inner: list[Message], resume_at: int | None) -> Part:
         count=len(rows),
         resume_at=resume_at,
     )
-
-
-def _middle(ends: list[int], first: int | None) -> int:
-    """How many of the things that end at `ends` make the first half, `first` if it is given; 0 where there are not
-    two."""
-    if len(ends) < 2:
-        return 0
-    return min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)

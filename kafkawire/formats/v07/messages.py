@@ -15,13 +15,13 @@ The formats are numbered -2 (magic 0) and -1 (magic 1): see layout.py.
 from __future__ import annotations
 
 import zlib
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
 from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
+from kafkawire.formats.layouts import middle
 from kafkawire.formats.v07.borders import next_border as next_border
 from kafkawire.formats.v07.columns import index as index
 from kafkawire.formats.v07.columns import pieces as pieces
@@ -121,7 +121,7 @@ def _split_plain(part: Part, first: int | None) -> list[Part]:
     while at < len(view):
         at += LOG_OVERHEAD + int(LENGTH.unpack_from(view, at)[0])
         ends.append(at)
-    count = _middle(ends, first)
+    count = middle(ends, first)
     if not count:
         return [part]
     cut = ends[count - 1]
@@ -140,18 +140,10 @@ def _split_wrapper(part: Part, first: int | None) -> list[Part]:
     for _, _, value, _ in rows:
         total += ENTRY_OVERHEAD[part.magic] + len(value or b"")
         ends.append(total)
-    count = _middle(ends, first)
+    count = middle(ends, first)
     if not count:
         return [part]
     return [
         replace(part, entries=wrap(rows[:count], part.codec, part.magic), count=count, resume_at=None),
         replace(part, entries=wrap(rows[count:], part.codec, part.magic), count=len(rows) - count),
     ]
-
-
-def _middle(ends: list[int], first: int | None) -> int:
-    """How many of the things that end at `ends` make the first half, `first` if it is given; 0 where there are not
-    two."""
-    if len(ends) < 2:
-        return 0
-    return min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)

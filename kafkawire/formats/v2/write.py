@@ -18,7 +18,6 @@ Source: org.apache.kafka.common.record.MemoryRecordsBuilder, DefaultRecord, LogV
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, repeat
@@ -28,6 +27,7 @@ from kafkawire import compression
 from kafkawire.columns import Columns, headers_of, laid, numbered
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import CorruptMessage, LocalError
+from kafkawire.formats.layouts import middle
 from kafkawire.formats.v2.columns import READER, index
 from kafkawire.formats.v2.layout import CONTROL, LOG_APPEND_TIME, OVERHEAD, Batch, batch_at, head_of, head_over
 from kafkawire.formats.v2.read import check_bytes, records
@@ -207,10 +207,10 @@ def split(part: Part, first: int | None = None) -> list[Part]:
     if columns.header_size is not None:
         sizes = [size + more for size, more in zip(sizes, columns.header_size, strict=True)]
     ends = list(accumulate(RECORD_OVERHEAD + size for size in sizes))
-    middle = min(max(1, bisect_right(ends, ends[-1] // 2) if first is None else first), len(ends) - 1)
-    reached = None if part.resume_at is None else columns.offsets[middle]
+    count = middle(ends, first)
+    reached = None if part.resume_at is None else columns.offsets[count]
     halves = []
-    for since, until, resume_at in ((0, middle, reached), (middle, len(ends), part.resume_at)):
+    for since, until, resume_at in ((0, count, reached), (count, len(ends), part.resume_at)):
         entries = _numbered_from(columns.offsets[since], encode_columns([Stretch(columns, since, until)], batch.codec))
         halves.append(replace(part, entries=entries, count=until - since, resume_at=resume_at, counted=True))
     return halves
