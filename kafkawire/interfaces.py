@@ -121,8 +121,8 @@ class MessageFormats(Protocol):
         """Complete entries; a wrapper counts as one."""
 
     def split(self, part: Part, first: int | None = None) -> list[Part]:
-        """A part as two, of about the same size or with so many messages in the first one; [part] where it is one
-        message.  CorruptMessage for a bad wrapper."""
+        """Return a part as two, of about the same size or with `first` messages in the first one; [part] for a single
+        message.  Raises CorruptMessage for a bad wrapper."""
 
 
 class RequestBuilders(Protocol):

@@ -1,7 +1,7 @@
-"""What of a mirror needs attention: sentences for `mirrormaker status` and the status page.  Pure.
+"""Sentences about what needs attention in a mirror, for `mirrormaker status` and the status page.  Pure.
 
-Each sentence stands once.  One outage makes the mirror not ready, is the state of the target or the reason of a source,
-and the reason of a thousand partitions: the first of these says it, and the partitions behind it are only named.
+Each sentence is shown once.  One outage makes the mirror not ready, and is the state of the target, or the reason of a
+source and of its thousand partitions: the first of these says it, and the partitions are only named.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Configuration:
 
     @property
     def longest_wait_s(self) -> float:
-        """How long a message that all clusters take at once may wait here: for its batch, or for its transaction."""
+        """Seconds that a message may wait for its batch or its transaction, though all clusters answer at once."""
         transaction_ms = self.mirror.transaction_interval_ms if self.mirror.exactly_once else 0
         return max(self.target.linger_ms, transaction_ms) / 1000
 

@@ -35,7 +35,7 @@ from mirrormaker.target import Target
 from producer.outcomes import Counters
 from zkconsumer.engine.status import PartitionStatus
 
-STALLED_S = 5.0  # a partition that lags and of which nothing is acknowledged for so long is stalled
+STALLED_S = 5.0  # after that long without an acknowledgement, a partition that lags is stalled
 
 
 def newly_done(before: int | None, row: PartitionStatus) -> int:
@@ -357,7 +357,7 @@ def _explained(
 
 
 def _stood_still(row: PartitionStatus, longest_s: float) -> str:
-    """What is known of a partition that stalls while both clusters seem to answer: the same of all such ones."""
+    """Return why a partition stalls while both clusters seem to answer; the same text for all such partitions."""
     what = "fetched and not acknowledged" if row.buffered_bytes else "nothing is fetched"
     return f"{what}, for up to {longest_s:.0f} s"
 

@@ -44,7 +44,7 @@ class Blocked(NamedTuple):
 
 
 class Limited(NamedTuple):
-    """How many partitions are in a state, and the topics or partitions that are."""
+    """Number of partitions in a state, and names of these partitions or their topics."""
 
     partitions: int
     names: tuple[str, ...]

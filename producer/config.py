@@ -367,7 +367,7 @@ class ProducerConfig(SecurityOptions):
         return self.zookeeper_connect
 
     def acks_problems(self, spoken: Dialect) -> Iterable[str]:
-        """Yield why brokers of this release cannot be asked for so many acknowledgements; a subclass that takes another
+        """Yield why brokers of this release do not give that number of acknowledgements.  A subclass that takes another
         number overrides it."""
         if self.acks > MAX_ACKS:
             yield f"request.required.acks={self.acks} is more than a request holds: at most {MAX_ACKS}; -1 is all"

@@ -15,7 +15,7 @@ class UnknownOutcome(Undeliverable):
 
 
 class Waiting(Undeliverable):
-    """What the target lacks so that a partition cannot be written.  group: partitions with the same cause, warned of
+    """A partition cannot be written, for the target lacks something.  group: partitions with the same cause, warned of
     once."""
 
     def __init__(self, tp: TopicPartition, lacks: str) -> None:

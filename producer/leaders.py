@@ -138,7 +138,7 @@ class Leaders:
                 due = now() + self._pace.wait_s(now())
 
     def _read_waiting(self) -> bool:
-        """Look up everything that is waited for; True if a topic was found that was not known."""
+        """Look up all that callers wait for; True if a topic was found that was not known."""
         old, (named, known), everything = self.view, self._asked(), self._everything
         self._everything = False
         if self._by_name and not (named or known or self._idle):

@@ -265,7 +265,7 @@ class Outcomes:
         self._split(batch, now, partial(self._refused, reason), said, min(named, default=None))
 
     def _refused(self, reason: BrokerError, piece: Piece) -> BrokerError:
-        """Why one message can never be stored."""
+        """Return the error of one message that can never be stored."""
         part = piece.part
         sent, _ = self._messages.message_set(part.tp.topic, part.tp.partition, 0, memoryview(part.entries), None)
         message = next(iter(sent.messages(check_crcs=False)), None)
@@ -419,7 +419,7 @@ def _changes(batch: Batch, code: int, verdict: Verdict) -> bool:
 
 
 def _source_offset(part: Part) -> str:
-    """Where its only message is in the source, as text; "" if that is not known."""
+    """Return the source offset of its only message, as text; "" if it is not known."""
     offset = next((int(offset) for offsets in part.origins for offset in offsets), None)
     if offset is None and part.resume_at is not None:
         offset = part.resume_at - 1
@@ -427,9 +427,9 @@ def _source_offset(part: Part) -> str:
 
 
 def _with_origins(part: Part, parts: list[Part]) -> list[Part]:
-    """What a part was split into, with the source positions that it reaches where its entries have other numbers.
+    """Return the parts of a split, with the source positions that they reach if entries are numbered otherwise.
 
-    Not where messages share an offset: what is behind the first of them cannot be told from it.
+    Without positions if messages share an offset: one message does not tell what follows it.
     """
     offsets = [int(offset) for some in part.origins for offset in some]
     if not offsets:

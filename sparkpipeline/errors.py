@@ -69,7 +69,7 @@ class DataLoss(PipelineError):
 
 
 class CorruptData(PipelineError):
-    """Bytes that are no message, or whose checksum is wrong.  position: where they stand in a broker's response."""
+    """Bytes do not make a message, or have a wrong checksum.  position: of the first one in a broker's response."""
 
     code = "KAFKA08_CORRUPT"
     position: int | None = None

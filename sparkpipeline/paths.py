@@ -94,7 +94,7 @@ class Layout:
         return f"{self.trash(batch)}/{final}"
 
     def quarantined(self, batch: int, topic: str, partition: PartitionId, start: int, until: int) -> str:
-        """Where the bytes of damaged offsets lie, as the log has them."""
+        """Return the path of a file with the bytes of damaged offsets, as the log has them."""
         name = f"{topic}+{partition}+{start:020}+{until:020}{generation(batch)}.bin"
         return f"{self.folder('quarantine')}/{name}"
 

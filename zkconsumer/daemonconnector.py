@@ -58,7 +58,7 @@ class DaemonConnector(ConsumerConnector):
         return None if self._engine is None or self._closed else self._engine.assignment.offsets
 
     def parked(self) -> dict[TopicPartition, Parked]:
-        """Why and where owned partitions are parked that have a position: the reason as an error, its position."""
+        """Return the owned partitions that are parked at a position, with that position and the reason as an error."""
         return {} if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked)
 
     def drained(self, tp: TopicPartition) -> bool:
@@ -75,7 +75,7 @@ class DaemonConnector(ConsumerConnector):
         self._hub.call(self._acting().controls.set_paused, paused)
 
     def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
-        """Fetch at most so many bytes at once of each of these partitions, 0: none for now; of all others as usual.
+        """Limit the bytes of a fetch for each of these partitions, 0: fetch nothing for now; others have no limit.
 
         What is fetched already is delivered, other than by pause(), so that nothing is fetched twice.  Each call
         replaces the limits of the last one.  A message larger than its limit is fetched whole.
@@ -83,7 +83,7 @@ class DaemonConnector(ConsumerConnector):
         self._hub.call(self._acting().controls.throttle, limits)
 
     def log_end(self, tp: TopicPartition) -> int:
-        """Where the own log of a partition's leader ends, of which consumers may not see all yet.  Raises
+        """Return the end of the log of a partition's leader, which consumers may not see as a whole yet.  Raises
         ConsumerError."""
         return self._hub.call(self._running().log_end, tp)
 
@@ -96,12 +96,12 @@ class DaemonConnector(ConsumerConnector):
         return self._hub.call(self._running().assignment.partitions, topics)
 
     def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
-        """What each of these topics has set for itself, as far as the cluster tells.  Raises ConsumerError."""
+        """Return each of these topics' own settings, as far as the cluster tells them.  Raises ConsumerError."""
         return self._hub.call(self._running().assignment.settings, topics)
 
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
-        """Who of the group owns each partition of these topics: a thread id; with coordination kafka a member id.
-        Raises ConsumerError."""
+        """Return the owner of each partition of these topics: a thread id; with coordination kafka a member id.  Raises
+        ConsumerError."""
         return self._hub.call(self._running().assignment.owners, topics)
 
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:

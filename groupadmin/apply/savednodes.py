@@ -3,7 +3,7 @@
     {"format": "zkconsumer.nodes/1", "cluster": "zk1:2181/kafka", "saved_at": "2026-11-29T20:01:48.599Z",
      "nodes": [{"path": "/consumers/billing/owners/orders/0", "data": "billing_host-1394154511599-60744496-0"}]}
 
-Data that is not UTF-8 stands in "base64" in place of "data".
+A node whose data is not UTF-8 has "base64" in place of "data".
 """
 
 from __future__ import annotations

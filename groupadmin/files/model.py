@@ -31,7 +31,7 @@ Source = Literal["zookeeper", "kafka", "dual"]
 class ZnodeState:
     """A partition in ZooKeeper.  offset None: it was read and holds none.  mtime_ms: since 1970.
 
-    text: the node's data where that is no offset, as UTF-8; other bytes are surrogate escapes.
+    text: the node's data, if it is not an offset, as UTF-8; other bytes are surrogate escapes.
     """
 
     offset: int | None

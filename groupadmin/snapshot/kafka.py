@@ -189,8 +189,8 @@ def _listed(admin: AdminClient, groups: Mapping[str, Broker | None]) -> tuple[di
 
 @dataclass(frozen=True, slots=True)
 class Coordinated:
-    """What a coordinator says of a group.  members: their ids; a sentence instead when it does not answer, since the
-    group may be active."""
+    """A group as its coordinator describes it.  members: their ids; when it does not answer, a sentence in their place,
+    since the group may be active."""
 
     members: tuple[str, ...] = ()
     share: bool = False

@@ -158,8 +158,8 @@ def candidates(release: str) -> list[str]:
 def asked_releases(
     brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeout_ms: int = 6000
 ) -> dict[Broker, BrokerRelease | WireError]:
-    """Return what each of the brokers shows itself to be, or why it does not answer.  One of 0.7 shows nothing, and
-    counts as what it is spoken to as once it takes a connection.
+    """Return the release that each broker shows, or why it does not answer.  Brokers of 0.7 show none: one that takes a
+    connection counts as the release that it is expected to be.
     """
     found: dict[Broker, BrokerRelease | WireError] = {}
     for broker in sorted(brokers):
@@ -182,7 +182,7 @@ def _asked(broker: Broker, spoken: Dialect, connect: Connect, timeout_ms: int) -
 
 
 def releases(asked: Mapping[Broker, BrokerRelease | WireError], spoken: Dialect) -> Iterator[str]:
-    """Yield lines on which release each of the brokers is, equal ones together; spoken: how they are spoken to."""
+    """Yield lines on the release of each broker, equal ones together.  spoken: the dialect that is used with them."""
     by_line: dict[str, list[Broker]] = {}
     for broker, found in asked.items():
         if isinstance(found, WireError):

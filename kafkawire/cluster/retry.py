@@ -111,7 +111,7 @@ class RefreshPace:
         return self.backoff.wait_s(self._in_a_row - 1) * self.rng.uniform(1.0, 1.3)
 
     def made(self, now: float, over: bool = False) -> None:
-        """Record that a refresh ended now.  over: it found what was waited for, so the next wait is a short one."""
+        """Record that a refresh ended now.  over: it found what callers wait for, so the next wait is short."""
         self._made_at = now
         if over:
             self._in_a_row = 0

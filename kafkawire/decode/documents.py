@@ -47,7 +47,7 @@ def framed_reader(data: bytes, what: str, framed: bool) -> Reader:
 
 @dataclass(slots=True)
 class Part:
-    """One entry of a set, shown.  outer: what is said of a wrapper or a batch (`kind`) that begins at byte `begin`."""
+    """One entry of a set, shown.  outer: the fields of a wrapper or a batch (`kind`) that begins at byte `begin`."""
 
     messages: list[Document]
     kind: str = ""

@@ -1,4 +1,4 @@
-"""What tells an entry with a damaged size from one that is cut.  Pure.
+"""Tell an entry with a damaged size from one that is cut.  Pure.
 
 Both say more bytes than are left, and no checksum covers the size.  The size is damaged if one of these holds:
 

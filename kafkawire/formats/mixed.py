@@ -300,6 +300,6 @@ def count(entries: Bytes) -> int:
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
-    """A part as two, of about the same size or with so many messages in the first one; [part] where it is one message.
-    CorruptMessage for what cannot be read."""
+    """Return a part as two, of about the same size or with `first` messages in the first one; [part] for a single
+    message.  Raises CorruptMessage for what cannot be read."""
     return write.split(part, first) if part.magic == RECORD_BATCH else v01.split(part, first)

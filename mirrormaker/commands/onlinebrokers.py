@@ -29,9 +29,9 @@ NO_ROOM = {  # of a message format, by its number
 
 @dataclass(frozen=True, slots=True)
 class AskedCluster:
-    """Brokers of one cluster, each with what it shows itself to be or why it does not answer.
+    """Brokers of one cluster, each with the release that it shows, or why it does not answer.
 
-    who: `target` or `source NAME`.  option: what may pin the release.  spoken: how the brokers are spoken to.
+    who: `target` or `source NAME`.  option: its name, if it may pin the release.  spoken: the dialect in use.
     """
 
     who: str

@@ -79,7 +79,7 @@ class TargetSettings(NamedTuple):
     broker: Mapping[str, str]
 
     def kept(self, topic: str, made_with: Mapping[str, str]) -> Kept:
-        """How long a topic keeps messages.  made_with: what it is created with where it is not there."""
+        """Return how long a topic keeps messages.  made_with: settings that a missing topic is created with."""
         of_brokers = self.defaults.get(topic) or topic_defaults(self.broker)
         return kept_by(self.own.get(topic, made_with), of_brokers)
 
@@ -110,8 +110,8 @@ def _retention_of(
     settings: TargetSettings,
     forgotten_ms: int | None,
 ) -> Iterator[str]:
-    """What warn_of_retention says of one source.  Messages of 0.9 and older have no timestamps, so the target counts
-    their retention from the arrival."""
+    """Report what warn_of_retention looks for, in one source.  Messages of 0.9 and older have no timestamps, so the
+    target counts their retention from the arrival."""
     target, versions = configuration.target, ClusterVersions(source.version, f"source {source.name}")
     with links_to(source, versions) as links:
         links.meet(found.brokers.values())

@@ -189,7 +189,7 @@ def copied_settings(
 def settings_in_zookeeper(
     option: str, hosts: str, version: str, security: ZkSecurity, topics: Collection[str]
 ) -> dict[str, dict[str, str]]:
-    """What topics have set, as ZooKeeper has it; none where it is not given."""
+    """Return the settings of topics from ZooKeeper; nothing without a ZooKeeper."""
     if not hosts or not topics:
         return {}
     with zookeeper_session(option, hosts, TIMEOUT_S, security) as zk:

@@ -169,7 +169,7 @@ def _count(count: int, unit: str) -> str:
 
 
 def _reasons(report: Report) -> Iterable[str]:
-    """What needs attention, and what was left out: each sentence once."""
+    """Yield what needs attention, and what was left out, each sentence once."""
     for one in report["attention"]:
         yield one["text"]
     for left in report["left_out"]:

@@ -42,7 +42,7 @@ def run_verify(configuration: Configuration, asked: VerifyFlags) -> int:
 
 
 def _compare(configuration: Configuration, asked: VerifyFlags) -> tuple[int, VerifyResult | None]:
-    """Return the exit code, and the result where there was a comparison."""
+    """Return the exit code, and the result; None without a comparison."""
     request = Request(
         topics=asked.only_topics, since_ms=asked.since, deep=asked.deep, wait_s=asked.wait, first=asked.first
     )

@@ -1,5 +1,5 @@
-"""What a target must be able to do for delivery.guarantee: exactly-once, as its release, its settings and its internal
-topics show it.  Pure.
+"""Requirements of delivery.guarantee: exactly-once, checked by the release, the settings and the internal topics of the
+target.  Pure.
 
     require_transactions    by its release: a start and a check end with 78
     lacking                 by its settings: transactions would wait for ever, and the mirror with them

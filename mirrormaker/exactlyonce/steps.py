@@ -137,8 +137,9 @@ class StepQueue:
         self._first = 0  # of the open ones: those before it are stored
 
     def take(self, max_bytes: int) -> list[Step]:
-        """Those that go into the open transaction now; at least one, if it is empty.  None that is not wanted any more,
-        which would end the transaction with all that comes before it."""
+        """Return the steps that go into the open transaction now, at least one if it is empty.
+
+        One that is not wanted any more stays: it would end the transaction with all that comes before it."""
         taken: list[Step] = []
         while self.waiting and not self.full(max_bytes) and self.waiting[0].wanted:
             step = self.waiting.popleft()

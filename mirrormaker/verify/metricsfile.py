@@ -49,7 +49,7 @@ def lines(name: str, code: int, found: VerifyResult | None, at_s: float, complet
     )
     yield from gauge(f"{PREFIX}timestamp_seconds", "When it ended, since 1970.", {"": at_s})
     if complete_s is not None:
-        yield from gauge(COMPLETE, "When one compared all that it was asked for, since 1970.", {"": complete_s})
+        yield from gauge(COMPLETE, "When one last compared all that it was to compare, since 1970.", {"": complete_s})
     if found is not None:
         counts = {f',result="{column}"': float(found.total(column)) for column in COLUMNS[2:-1]}
         yield from gauge(f"{PREFIX}messages", "Messages by the columns of mirrormaker verify.", counts)

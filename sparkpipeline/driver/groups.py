@@ -174,8 +174,8 @@ class _Nodes:
 
 
 def read_offset_nodes(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """The next offset of each partition; NONE where there is no node, Unknown where what it holds is no offset or the
-    node is closed to us, and FormerOffset where it is of an earlier topic of that name."""
+    """Return the next offset of each partition: NONE without a node, Unknown if its data is not an offset or the node
+    is closed to us, FormerOffset if it is of an earlier topic of that name."""
     paths = {tp: znodes.offset(group, tp) for tp in tps}
     closed: set[str] = set()
     nodes = _with_stats(zk, list(paths.values()), closed)

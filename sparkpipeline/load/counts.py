@@ -46,8 +46,8 @@ COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timesta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """What Spark finds in a file.  bytes: of keys and values; timed: rows that have a time of their own; min_ms and
-    max_ms: of those; crcs: sum of CRC-32 of values."""
+    """Counts of a file, as Spark reads it back.  bytes: of keys and values; timed: rows with a time of their own;
+    min_ms, max_ms: of those; crcs: sum of CRC-32 of values."""
 
     rows: int
     first: int
@@ -74,7 +74,7 @@ class CountedFile:
 
 @dataclass(frozen=True, slots=True)
 class RangeCount:
-    """What came of a range.  lost: offsets at its beginning that were deleted between plan and read; damage: entries
+    """The outcome of a range.  lost: offsets at its beginning that were deleted between plan and read; damage: entries
     that were skipped as damaged; gaps: all offsets without a message, which of bytes says nothing but what is lost."""
 
     range: OffsetRange
@@ -265,7 +265,7 @@ def counted(
 
 
 def _with_damage(count: RangeCount, seen: Observed, read_again: Reader) -> RangeCount:
-    """The same with what is damaged in it, where damage is skipped: the driver reads such a range itself."""
+    """Return the count with the damaged entries of its range, which the driver reads itself, if damage is skipped."""
     if seen.damaged is None or not count.gaps or (count.rows and not seen.damaged):
         return count
     return replace(count, damage=read_again(count.range).damaged)

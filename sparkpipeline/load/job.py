@@ -387,9 +387,9 @@ class LoadWork:
 
     @contextmanager
     def _hint_at_abandon(self, batch: int) -> Iterator[None]:
-        """Beside the error of a plan that fails, which comes through Spark, say how the operator gets rid of the plan.
+        """Tell the operator, beside the error of a plan that fails, which command gives the plan up.
 
-        Nothing is said where a server is away: there the next run helps, and another plan would not."""
+        Not while a server is away: then the next run helps, and another plan would not."""
         try:
             yield
         except Exception as exc:

@@ -148,7 +148,7 @@ def reading(config: LoadConfig, may_lose: bool, columns: tuple[str, ...]) -> Rea
 
 @dataclass(frozen=True, slots=True)
 class ReadAgain:
-    """What the driver found in a range that it read once more.  rows: messages; kept_back: offsets that transactions
+    """Counts of a range that the driver read once more.  rows: messages; kept_back: offsets that transactions
     keep; damaged: entries that were skipped, in order."""
 
     rows: int

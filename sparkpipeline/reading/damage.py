@@ -1,8 +1,8 @@
 """Damaged entries of a log that a reader skips and counts, where ReadOptions.skip_damaged says so.
 
-An entry whose size is right ends where it says: it is skipped, and reading goes on behind it in the same bytes.  Where
-not even its size makes sense the next offset that can be read is searched: at +1, +2, +4 .. and back by halves, since a
-broker finds offsets by a sparse index.  Offsets are those of 0.8 and later; bytes of 0.7 are never skipped.
+An entry whose size is right is skipped alone: what follows it in the same bytes is read.  Behind an entry whose size
+makes no sense either, the next offset that can be read is searched: at +1, +2, +4 .. and back by halves, since a broker
+finds offsets by a sparse index.  Offsets are those of 0.8 and later; bytes of 0.7 are never skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DamagedEntry:
 
 @dataclass(slots=True)
 class DamageLog:
-    """What a reader skipped.  counts: offsets by range; entries: of a reader that is asked for them, else None."""
+    """Skipped entries of one reader.  counts: offsets by range; entries: None if only the counts are wanted."""
 
     counts: dict[OffsetRange, int] = field(default_factory=dict)
     entries: list[DamagedEntry] | None = None

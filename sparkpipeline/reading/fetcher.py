@@ -276,7 +276,7 @@ class RangeFetcher:
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
 
     def _skip(self, cursor: Cursor, row: FetchedPartition, damaged: CorruptData) -> None:
-        """Go on behind what stands at the position and is no entry.  Raises it where nothing is skipped."""
+        """Skip the damaged bytes at the position.  Raises `damaged` unless the options say that damage is skipped."""
         if not self._options.skip_damaged:
             raise damaged
         at = len(row.buffer) if damaged.position is None else damaged.position

@@ -121,9 +121,10 @@ class _Within:
         self.rest: MessageSet | None = None
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """About a batch at a time: what is copied is then still in a cache.  rows: how many of the range came before.
+        """Yield about a batch at a time, so that what is copied is still in a cache.  rows: number of the range's rows
+        before.
 
-        Raises CorruptData where damage stands before the range's end, CodecMissing.
+        Raises CorruptData for damage before the range's end, CodecMissing.
         """
         rng, message_set = self._range, self._set
         reached = message_set.start

@@ -66,8 +66,8 @@ def check_columns(text: str) -> str:
 
 
 def counted(by_broker: bool, transactions: bool = False, damaged: bool = False) -> dict[str, str]:
-    """The columns to count by: rows; where offsets are bytes, these; what transactions keep, where brokers have any;
-    what is damaged, where that is skipped."""
+    """Return the columns that a load counts by: rows; by_broker: bytes, which offsets are there; transactions: offsets
+    that they keep back; damaged: offsets that were skipped."""
     optional = ((by_broker, COVERED), (transactions, KEPT_BACK), (damaged, DAMAGED))
     return {**COUNTED, **{name: kind for wanted, columns in optional if wanted for name, kind in columns.items()}}
 

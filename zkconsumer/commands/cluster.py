@@ -114,7 +114,7 @@ def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: 
 
 
 def releases_of(view: ClusterView, kafka_version: str) -> dict[int, str]:
-    """What each broker shows itself to be: "0.8.0-0.8.2", "3.9", "4.2 or later"; a silent one is left out."""
+    """Return the release that each broker shows: "0.8.0-0.8.2", "3.9", "4.2 or later"; a silent one is left out."""
     if not expected(kafka_version).describes_itself:
         return {}
     versions = ClusterVersions()

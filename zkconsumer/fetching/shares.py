@@ -187,7 +187,7 @@ class Shares:
             self._saved = holding, now + SAVE_S
 
     def saved(self, holding: Holding) -> None:
-        """The entry of a partition is asked for: the others need not wait for it any more."""
+        """Note that a fetch for the large entry of a partition was sent: the others wait for it no longer."""
         if self._saved is not None and self._saved[0] is holding:
             self._saved = None
 
@@ -265,7 +265,7 @@ class Offer:
         return size
 
     def grant_whole(self, holding: Holding, size: int) -> bool:
-        """Grant a partition exactly so many bytes, for one large entry; False: there is no room, or others go first."""
+        """Grant a partition `size` bytes, for one large entry; False: there is no room, or others go first."""
         if self._waits_for_another(holding):
             return False
         own = max(0, self._slot - holding.asked - holding.held)

@@ -48,7 +48,7 @@ REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it s
 
 
 class _Place(NamedTuple):
-    """Where a partition was: the last committed offset, and the topic whose log it is an offset of."""
+    """Position of a partition when it was taken: its last committed offset, and the topic whose log that is of."""
 
     committed: int
     topic: TopicCreation | None
@@ -314,7 +314,7 @@ class RebalanceExecutor:
         return Located(action.turn, frozenset(known))
 
     def _place_of(self, tp: TopicPartition) -> int | None:
-        """Where to go on with a partition of which nothing is committed: where it was taken from us, if it was."""
+        """Return the offset at which a partition was taken from this member, for one of which nothing is committed."""
         place = self._taken.get(tp)
         if place is None or place.topic != self._group.creations.get(tp.topic):
             return None

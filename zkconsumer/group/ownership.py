@@ -181,7 +181,7 @@ class OwnedPartitions:
         Cursor.discard_fetched(gone)
 
     def forget_unread(self) -> None:
-        """Forget the partitions whose committed offset cannot be read: who owns them is decided anew."""
+        """Forget the partitions whose committed offset cannot be read, since a rebalance assigns them again."""
         self.forget(self._unread)
 
     def among(self, tps: Iterable[TopicPartition]) -> list[Cursor]:

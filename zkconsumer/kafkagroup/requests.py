@@ -177,8 +177,10 @@ class MemberRequests:
         return self._heard(broker, reply)
 
     def _received(self, link: Link) -> Mapping[str, Any]:
-        """Wait for the response on a link.  Raises LinkLost once another broker is the coordinator, or the answer is
-        later than any that the coordinator gives: a connection may be forgotten on its way, and nobody says so."""
+        """Wait for the response on a link.
+
+        Raises LinkLost once another broker is the coordinator, and after the longest time that a coordinator takes: a
+        firewall may have forgotten the connection, and neither side hears of that."""
         over_at = self._now() + self._patience_s
         while True:
             try:

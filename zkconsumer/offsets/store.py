@@ -36,7 +36,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableNode(Unknown):
-    """An offset node whose data is no offset.  The data is known, so that whoever overwrites it can restore it."""
+    """An offset node whose data is not an offset.  Its data is kept, so that an overwritten node can be restored."""
 
     reason: str = field(compare=False)
     data: bytes

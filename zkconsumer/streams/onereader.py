@@ -1,4 +1,4 @@
-"""The one reader of a stream: the thread or greenlet that reads it, and what another one is told.
+"""The one reader of a stream: the thread or greenlet that reads it.  Another one is refused.
 
 Asking for the next message says that the one before is done.  With two readers of one stream that is wrong: what the
 first one still works on would be committed when the second one asks.
@@ -15,7 +15,7 @@ from zkconsumer.errors import SecondReader
 
 
 class OneReader(dict[Any, None]):
-    """Who reads a stream: reader[current()] is None, or raises SecondReader.
+    """The reader of a stream: reader[current()] is None, or raises SecondReader.
 
     A dict of one key, so that the usual answer is looked up without Python code.
     """
@@ -25,7 +25,7 @@ class OneReader(dict[Any, None]):
         self._name = name
         self._may_read_here = may_read_here
         self._lock = threading.Lock()  # of two that begin at once; never held over a wait
-        self._thread: threading.Thread | None = None  # whose end is the reader's, where that is no greenlet
+        self._thread: threading.Thread | None = None  # of a reader that is not a greenlet: it ends with it
         self.thread_id = 0  # of the reader
 
     def take(self) -> None:

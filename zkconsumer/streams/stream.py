@@ -214,7 +214,7 @@ class Stream:
         return do
 
     def done(self) -> None:
-        """Count what was delivered as done, though nothing more is asked for: for a loop that ends here.
+        """Count all that was delivered as done, for a loop that ends without asking for the next message.
 
         Another thread or greenlet may read on.  Raises SecondReader while another one reads.
         """
