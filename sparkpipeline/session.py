@@ -15,8 +15,10 @@ from typing import Any
 
 from groundwork.sentences import printable
 from groundwork.streams import write_stderr
-from sparkpipeline.sparkrelease import check_spark
+from sparkpipeline.errors import OptionRefused
 
+# Python sources have admission control and AvailableNow from here on, and a name can be registered twice.
+LEAST_SPARK = (4, 2)
 ALWAYS = {  # but for what the caller's own conf says
     # Hours are UTC hours, whatever the machine's zone is.
     "spark.sql.session.timeZone": "UTC",
@@ -109,6 +111,21 @@ def session_beside(spark: Any) -> Any:
     session.createDataFrame([], "a int")  # makes it the active one: there Spark looks whether a format is known
     register(session)
     return session
+
+
+def check_spark(version: str | None = None) -> None:
+    """Raise OptionRefused where Spark is older than the commands need.  version: of pyspark, as it is installed."""
+    if version is None:
+        import pyspark
+
+        version = pyspark.__version__
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if found is not None and (int(found[1]), int(found[2])) < LEAST_SPARK:
+        least = ".".join(map(str, LEAST_SPARK))
+        raise OptionRefused(
+            f"Spark {least} or later is needed, and this is {version}: pip install 'pyspark>={least}', or give"
+            " spark-submit of such a release"
+        )
 
 
 def register(session: Any) -> None:

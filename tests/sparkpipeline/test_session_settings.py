@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.session import REDACTION, settings_for
-from sparkpipeline.sparkrelease import check_spark
+from sparkpipeline.session import REDACTION, check_spark, settings_for
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 
