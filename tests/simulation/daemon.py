@@ -94,7 +94,8 @@ class MirrorProcess(Process):
 
 def _greenlets_of(hub: object) -> list[greenlet]:
     """Those that have not ended."""
-    return [each for each in gc.get_objects() if isinstance(each, greenlet) and each.parent is hub and not each.dead]
+    refer = gc.get_referrers(hub)  # their parent is one of what they refer to
+    return [each for each in refer if isinstance(each, greenlet) and each.parent is hub and not each.dead]
 
 
 class Gone(BaseException):

@@ -24,10 +24,12 @@ from groundwork import clocks
 from groundwork.clocks import Moment
 
 CALLBACKS_A_TURN = 50_000  # more without time passing: it runs in circles
+EVENTS_A_MOMENT = 500_000  # the same, of the whole world
+TICK_S = 1e-9  # what a timer waits at least: a difference of two floats may be too small to move the clock
 
 
 class Circles(AssertionError):
-    """A process does not come to rest although no time passes."""
+    """A process, or the world, does not come to rest although no time passes."""
 
 
 class Timeline:
@@ -51,8 +53,13 @@ class Timeline:
         self.at(self.now + seconds, fn, *args)
 
     def run_until(self, until: float) -> None:
-        due = self._due
+        due, left = self._due, EVENTS_A_MOMENT
         while due and due[0][0] <= until and not self.stopped:
+            if due[0][0] > self.now:
+                left = EVENTS_A_MOMENT
+            elif not left:
+                raise Circles(f"{EVENTS_A_MOMENT} events at {self.now!r}, and {due[0][2]} is next")
+            left -= 1
             self.now, _, fn, args = heapq.heappop(due)
             fn(*args)
         self.now = max(self.now, until)
@@ -225,6 +232,8 @@ class Process:
     def after(self, seconds: float, fn: Callable[..., object], *args: Any) -> None:
         """Call fn(*args) in this process, once that time has passed by its monotonic clock and it is not frozen."""
         timeline = self.timeline
+        if 0 < seconds < TICK_S:
+            seconds = TICK_S
         timeline.at(timeline.now + seconds, self._due, self.asleep_s, fn, args)
 
     def _due(self, asleep_s: float, fn: Callable[..., object], args: tuple[Any, ...]) -> None:

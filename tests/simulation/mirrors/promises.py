@@ -14,6 +14,7 @@ memory           what is fetched and not done stays within queued.max.bytes and 
 reasons          a partition that makes no progress for REASON_S has a state or a reason that says so
 neighbours       where things happen to one topic alone, the others are copied within NEIGHBOUR_S
 in time          after the last fault all is copied and committed within QUIET_S
+time goes on     no task is called again and again without waiting for anything
 nobody dies      no task and no daemon ends unasked; who is asked to, ends in order within STOP_S
 """
 

@@ -32,6 +32,7 @@ from tests.simulation.mirrors.setup import (
 )
 from tests.simulation.mirrors.translations import Translations
 from tests.simulation.mirrorworld import MirrorWorld
+from tests.simulation.process import Circles
 from tests.simulation.schedule import shrink
 
 QUIET_S = 120.0  # sessions, waits between tries, and what a broker's start takes
@@ -78,6 +79,15 @@ class MirrorRun:
 
     def verdict(self) -> str | None:
         """Run it; the broken promise, if one is."""
+        try:
+            self._run()
+        except Circles as circles:
+            self.promises.violated("time goes on", str(circles))
+        self.kinds["messages"] += sum(sum(each.numbers.values()) for each in self.programs.values())
+        self.kinds["copied twice"] += self.promises.twice
+        return self.promises.broken
+
+    def _run(self) -> None:
         world, promises = self.world, self.promises
         for event in self._given.events:
             world.at(event.at, self._happenings.happen, event, what=str(event))
@@ -93,9 +103,6 @@ class MirrorRun:
             self._happenings.stop()
         if promises.broken is None:
             promises.judge()
-        self.kinds["messages"] += sum(sum(each.numbers.values()) for each in self.programs.values())
-        self.kinds["copied twice"] += promises.twice
-        return promises.broken
 
     def end(self) -> None:
         self.world.end()
