@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from zkconsumer.fetching.fetchplan import SHORT_S, FetchPlan
-from zkconsumer.fetching.shares import LARGEST_SLOT, LEAST_SLOT, STALL_S, Holding, Offer, Shares
+from zkconsumer.fetching.shares import LARGEST_SLOT, LEAST_SLOT, SAVE_S, STALL_S, Holding, Offer, Saving, Shares
 
 K = 1024
 FETCH = 1024 * K
@@ -281,3 +282,35 @@ def test_an_entry_larger_than_the_share_comes_though_partitions_of_other_brokers
             assert all(granted(shares.offer(now), holding) for holding in others)  # which wait no longer
             return
     raise AssertionError("it is never asked for")
+
+
+@pytest.mark.parametrize("how", ["of its known size", "as its next entry"])
+def test_an_entry_comes_though_what_rests_is_asked_for_again_and_again(how: str):
+    shares = Shares(4 * FETCH)
+    mine, _, _ = shares.open(), shares.open(), shares.open()
+    shares.take(mine, 1, 0.0)
+    shares.give_back(mine, 1, 0.0)
+    size = 2 * FETCH  # there is room for it, but for what two brokers are asked for from partitions that rest
+    for turn in range(100):
+        now = turn * 0.1
+        shares.set_aside(-shares.aside)  # the answers are there, and each broker is asked again before it is our turn
+        for _ in range(2):
+            if shares.free_for(1, now) >= FETCH:
+                shares.set_aside(FETCH)
+        offer = shares.offer(now)
+        if offer.grant_whole(mine, size) if how == "of its known size" else offer.grant_slot(mine, size, size):
+            return
+    raise AssertionError("it is never asked for")
+
+
+def test_an_entry_larger_than_the_budget_of_its_stream_is_waited_for_by_the_other_streams():
+    of_all = Saving()
+    own, other = Shares(4 * FETCH, of_all), Shares(4 * FETCH, of_all)
+    large, elsewhere = own.open(), other.open()
+    own.offer(0.0).save(large, 5 * FETCH)
+    assert not other.offer(0.1).room(elsewhere)
+    assert not other.free_for(1, 0.1)
+    assert other.offer(SAVE_S).room(elsewhere)  # not for ever
+    other.take(elsewhere, 10, SAVE_S)  # what may never be done is not waited for
+    own.offer(SAVE_S).save(large, 5 * FETCH)
+    assert other.free_for(1, SAVE_S + 0.1)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from groundwork.tasks import now
-from zkconsumer.fetching.shares import Holding, Offer, Shares
+from zkconsumer.fetching.shares import Holding, Offer, Saving, Shares
 
 
 class Budget:
@@ -21,6 +21,7 @@ class Budget:
         self.limit = limit
         self.used = 0
         self._on_release = on_release
+        self._saving = Saving()
         self._lock = threading.Lock()
 
     @property
@@ -38,7 +39,7 @@ class StreamBudget:
     def __init__(self, budget: Budget, limit: int) -> None:
         self.limit = limit
         self._budget = budget
-        self._shares = Shares(limit)
+        self._shares = Shares(limit, budget._saving)
 
     @property
     def used(self) -> int:

@@ -144,6 +144,9 @@ class _Offers:
     def grant_whole(self, cursor: Cursor, size: int) -> bool:
         return self._of(cursor).grant_whole(cursor.holding, size)
 
+    def save(self, cursor: Cursor, size: int) -> None:
+        self._of(cursor).save(cursor.holding, size)
+
     def spent(self, least: int) -> bool:
         return all(offer.spent(least) for offer in self._offers.values())
 

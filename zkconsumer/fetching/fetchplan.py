@@ -12,7 +12,8 @@ A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the
               where that is not known, up to max_bytes, and this size is never cut; once it came the partition is back
               to normal
     saving    where a grown size does not fit, no partition after it is asked for, so that what is released goes to it;
-              for SAVE_S, then it backs off for REST_S: a slow neighbour that holds the budget must not stop the rest
+              for SAVE_S, as the shares let the others wait for it; then it backs off for REST_S: a slow neighbour that
+              holds the budget must not stop the rest
     shares    what each may take beside the others, see shares.py.  Where that is less than min_bytes, a partition whose
               turn it is is asked for what is left of its slot, after a moment
 """
@@ -23,11 +24,11 @@ from collections.abc import Collection, Iterable
 from typing import Any, Protocol
 
 from kafkawire.model import TopicPartition
+from zkconsumer.fetching.shares import SAVE_S
 
 MIN_BYTES = 65536  # smaller sets cost more in requests than they save in memory
 SHORT_S = 0.02  # memory is short for all, for so long: each may take its slot
 DENIED_S = 0.1  # .. or for one alone, because it waits, or others are quicker
-SAVE_S = 1.0
 REST_S = 5.0
 
 Asked = tuple[TopicPartition, int, int]  # partition, position, size
@@ -64,6 +65,7 @@ class Offers(Protocol):
     def grant(self, cursor: Any, size: int) -> None: ...
     def grant_slot(self, cursor: Any, wanted: int, known: int) -> int: ...
     def grant_whole(self, cursor: Any, size: int) -> bool: ...
+    def save(self, cursor: Any, size: int) -> None: ...
     def spent(self, least: int) -> bool: ...
 
 
@@ -85,6 +87,9 @@ class Unshared:
     def grant_whole(self, cursor: Fetchable, size: int) -> bool:
         self._free -= size
         return True
+
+    def save(self, cursor: Fetchable, size: int) -> None:
+        """Nobody else asks."""
 
     def spent(self, least: int) -> bool:
         return self._free < least
@@ -149,6 +154,7 @@ class FetchPlan:
             grown = self._grown.get(tp)
             if grown is not None:
                 if grown > free_bytes:
+                    offers.save(cursor, grown)
                     if self._saves_for(tp, now):
                         break
                     continue

@@ -14,8 +14,9 @@ budget is divided beforehand:
     waits      new or stalled
 
 When every partition holds its slot, those that move can take all of the budget.  An entry that never fits beside the
-slots is asked for when nothing else is: until then, for SAVE_S at most, no other partition, of whichever broker, is
-asked for.
+slots, or beside what is asked for again and again from partitions that rest, is asked for once there is room: until
+then, for SAVE_S at most, no other partition, of whichever broker, is asked for.  Where it is larger than the budget of
+its stream, those of the other streams wait as well.
 
 A broker may return an entry that is larger than what was asked for; entry_bytes is the largest such difference so far,
 and is kept free as well.
@@ -70,20 +71,50 @@ class Holding:
         return f"<Holding {how}, {self.held} held, {self.asked} asked>"
 
 
+class Saving:
+    """The partition that others wait for, so that its next entry finds room: one at a time, for SAVE_S.
+
+    shares: whose partitions wait.
+    """
+
+    def __init__(self) -> None:
+        self.shares: list[Shares] = []
+        self._whose: tuple[Holding, float] | None = None  # until when
+
+    def begin(self, holding: Holding, now: float) -> None:
+        """Let the others wait, unless they wait already, or some hold what may never be done: what is only asked for
+        comes back by itself."""
+        if self.whose(now) is None and not any(each.stuck for each in self.shares):
+            self._whose = holding, now + SAVE_S
+
+    def end(self, holding: Holding) -> None:
+        """Note that a fetch for its entry was sent."""
+        if self._whose is not None and self._whose[0] is holding:
+            self._whose = None
+
+    def whose(self, now: float) -> Holding | None:
+        if self._whose is None or now >= self._whose[1] or self._whose[0].closed:
+            return None
+        return self._whose[0]
+
+
 class Shares:
-    """The shares of a budget of `limit` bytes.
+    """The shares of a budget of `limit` bytes.  of_all: for entries larger than that; it is known to other shares, too.
 
     used: all that is taken; waiting: what partitions that wait hold; kept: what the slots keep free.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, of_all: Saving | None = None) -> None:
         self.limit = limit
         self.used = self.waiting = self.kept = self._aside = 0
         self.slot = LARGEST_SLOT
         self.entry_bytes = 0  # the most by which a response was larger than what was asked for
         self._most_waiting = limit * WAITING_SHARE[0] // WAITING_SHARE[1]
         self._for_slots = limit * SLOTS_SHARE[0] // SLOTS_SHARE[1]
-        self._saved: tuple[Holding, float] | None = None  # the partition that all others wait for, until when
+        self._of_all = of_all if of_all is not None else Saving()
+        self._saving = Saving()
+        for saving in (self._saving, self._of_all):
+            saving.shares.append(self)
         self._holdings: dict[Holding, None] = {}
         self._moving: dict[Holding, None] = {}  # those that hold bytes, by moved_at
 
@@ -180,22 +211,30 @@ class Shares:
             self.waiting += oldest.bytes
         return Offer(self, now)
 
-    def save_for(self, holding: Holding, now: float) -> None:
-        """Let all others wait for a partition whose next entry never fits beside them, if they do not wait for another
-        one yet, and what they hold will be done: what is only asked for comes back by itself."""
-        if self.saved_for(now) is None and not any(each.held and each.waits for each in self._holdings):
-            self._saved = holding, now + SAVE_S
+    @property
+    def stuck(self) -> bool:
+        """Whether a partition that waits holds something."""
+        return any(each.held and each.waits for each in self._holdings)
+
+    @property
+    def aside(self) -> int:
+        """Bytes that are asked for from resting partitions."""
+        return self._aside
+
+    def save_for(self, holding: Holding, size: int, now: float) -> None:
+        """Let all others wait for a partition whose next entry, of `size` bytes, never fits beside them."""
+        self._saving.begin(holding, now)
+        if size > self.limit:
+            self._of_all.begin(holding, now)
 
     def saved(self, holding: Holding) -> None:
         """Note that a fetch for the large entry of a partition was sent: the others wait for it no longer."""
-        if self._saved is not None and self._saved[0] is holding:
-            self._saved = None
+        self._saving.end(holding)
+        self._of_all.end(holding)
 
     def saved_for(self, now: float) -> Holding | None:
         """Return the partition that all others wait for."""
-        if self._saved is None or now >= self._saved[1] or self._saved[0].closed:
-            return None
-        return self._saved[0]
+        return self._of_all.whose(now) or self._saving.whose(now)
 
     @property
     def kept_free(self) -> int:
@@ -260,8 +299,11 @@ class Offer:
         size = min(wanted, max(own, known))
         intact = size <= own and self._free >= self._kept
         if size > self._free or not (intact or not holding.waits or size <= self._for_waiting):
+            if size > own:
+                self._save(holding, size, self._free)
             return 0
         self._count(holding, size, own)
+        self._shares.saved(holding)
         return size
 
     def grant_whole(self, holding: Holding, size: int) -> bool:
@@ -274,13 +316,21 @@ class Offer:
             room = self._free  # it never fits beside the slots of the others
         fits = size <= room and (not holding.waits or self._nothing_waits or size <= self._for_waiting)
         if not (fits or self._alone):
-            # What rests is always asked for, so that nothing is ever alone unless it is waited for.
-            if size > self._limit - self._kept:
-                self._shares.save_for(holding, self._now)
+            self._save(holding, size, room)
             return False
         self._count(holding, size, own)
         self._shares.saved(holding)
         return True
+
+    def save(self, holding: Holding, size: int) -> None:
+        """Let the others wait for a partition, whose entry of `size` bytes is more than all streams have free."""
+        if not self._waits_for_another(holding):
+            self._save(holding, size, self._free)
+
+    def _save(self, holding: Holding, size: int, room: int) -> None:
+        # What rests is always asked for, so that what it takes never comes free unless it is waited for.
+        if size > self._limit - self._kept or size <= room + self._shares.aside:
+            self._shares.save_for(holding, size, self._now)
 
     def spent(self, least: int) -> bool:
         """True if no partition has room for so many bytes."""
