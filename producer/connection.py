@@ -437,6 +437,7 @@ class Opener:
         self.next_connect = 0.0
         self._links, self._config = links, config
         self._wrap, self._refused, self._back, self._replaced = wrap, refused, back, replaced
+        self._answered = wrap is None and config.acks != 0
         self._raw: Link | None = None  # self.link, or the link inside it
         self._opening: Link | None = None  # the one being opened
         self._opened_at = 0.0
@@ -466,6 +467,7 @@ class Opener:
         if now() < self.next_connect:
             return None
         self.throttle()
+        link.aborts_at_exit = self._answered  # a request that a dead process leaves would arrive behind its next start
         self._opening = link
         began = now()
         try:

@@ -114,6 +114,7 @@ class Link:
         self.closed_here = False  # by close(), and by nothing that happened to it
         self.draining = False
         self.keeps_sent = False  # closing it drops nothing of what was written, whatever is unanswered
+        self.aborts_at_exit = False  # the kernel sends nothing more once this process is killed; before it is opened
         self._session = Session(client_id, buffers)
         self._connect = connect
         self._greeting: Greeting | None = getattr(connect, "greeting", None)
@@ -229,7 +230,9 @@ class Link:
         opened: Any = None
         try:
             opened = self._connect((self.broker.host, self.broker.port), self._timeout_s)
-            made = opened if hasattr(opened, "receive_into") else PlainTransport(opened, self._timeout_s)
+            made: Transport = opened if hasattr(opened, "receive_into") else PlainTransport(opened, self._timeout_s)
+            if self.aborts_at_exit:
+                made.abort_at_exit()
         except OSError as error:
             if opened is not None:
                 opened.close()

@@ -25,7 +25,7 @@ from groundwork.options import Secret
 from groundwork.sockets import TimeLeft, in_slices, slice_of, tuned
 from groundwork.tls import TlsUnusable, plain_tls
 from kafkawire.net.link import SecurityFailure
-from kafkawire.net.transport import close, ended, octets
+from kafkawire.net.transport import close, ended, octets, set_abort
 
 CHUNK_BYTES = 256 << 10  # received, or encrypted before it is sent, at a time
 RECORD_BYTES = 16 << 10  # plain bytes that TLS puts into one record
@@ -190,6 +190,9 @@ class TlsTransport:
 
     def close(self, abort: bool = False) -> None:
         close(self._socket, abort)
+
+    def abort_at_exit(self) -> None:
+        set_abort(self._socket, True)
 
     def abandon(self) -> None:
         abandon(self._socket)

@@ -40,6 +40,9 @@ class Transport(Protocol):
         """Close it, from anywhere: calls that wait raise OSError.  abort: what was sent and is not on its way yet is
         dropped."""
 
+    def abort_at_exit(self) -> None:
+        """A process that is killed drops what was sent and is not on its way yet, as close(abort=True) does."""
+
     def abandon(self) -> None:
         """Give it up in a forked child; the parent's copy stays open."""
 
@@ -108,6 +111,9 @@ class PlainTransport:
     def close(self, abort: bool = False) -> None:
         close(self._socket, abort)
 
+    def abort_at_exit(self) -> None:
+        set_abort(self._socket, True)
+
     def abandon(self) -> None:
         abandon(self._socket)
 
@@ -124,12 +130,16 @@ def close(opened: Any, abort: bool = False) -> None:
     or broken, and a request that was given up on arrives after all that was decided without it.
     """
     try:
-        if abort:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        set_abort(opened, abort)
         opened.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits in recv, which close alone does not
     except OSError:
         pass  # not connected any more: that is what we want
     opened.close()
+
+
+def set_abort(opened: Any, abort: bool) -> None:
+    """Whether the end of a socket, also by the death of its process, drops what it has not sent.  Raises OSError."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", abort, 0))
 
 
 def octets(buffer: bytes | memoryview) -> memoryview:

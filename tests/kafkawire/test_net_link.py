@@ -503,6 +503,42 @@ def test_who_waited_on_a_pool_that_ended_opens_no_other_link():
         assert pool.link(Broker(0, *cluster.bootstrap[0]), "fetch").broken is not None
 
 
+SENDS_AND_WAITS = """
+import sys, time
+from kafkawire.net.link import Link
+from kafkawire.model import Broker
+from tests.kafkawire.test_net_link import D, TP, entry, requests
+link = Link(Broker(1, "127.0.0.1", int(sys.argv[1])), "me")
+link.aborts_at_exit = sys.argv[2] == "True"
+link.send(requests.produce(D, 1, 1000, {TP: [entry(b"v" * 50_000)]}))
+print("sent", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("aborts", [True, False])
+def test_what_a_killed_process_has_sent_last_does_not_arrive_later_if_the_link_aborts_at_exit(aborts: bool):
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # the rest waits in the kernel of who sends
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        argv = [sys.executable, "-c", SENDS_AND_WAITS, str(server.getsockname()[1]), str(aborts)]
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as sends:
+            try:
+                other, _ = server.accept()
+                assert sends.stdout is not None
+                assert sends.stdout.readline() == "sent\n"
+            finally:
+                sends.kill()
+        with other:
+            other.settimeout(10)
+            came = 0
+            with suppress(ConnectionResetError):
+                while got := other.recv(100_000):
+                    came += len(got)
+    assert (came < 50_000) is aborts
+
+
 def test_a_connection_that_cannot_be_set_up_is_closed():
     ours, theirs = socket.socketpair()  # takes no option of TCP
     link = Link(Broker(1, "127.0.0.1", 1), "me", lambda _address, _timeout: ours)

@@ -247,7 +247,7 @@ class Connection:
         the end behind it; False: its machine is gone, too.  aborts: what it sent and is not there yet is dropped."""
         if self.client_open:
             self.client_open = False
-            if aborts and self.broker_open and not self.path.cut:
+            if aborts and tells and self.broker_open and not self.path.cut:
                 self.reset()
             elif aborts:
                 self.up.gone = self.down.gone = True
@@ -316,7 +316,7 @@ class Network:
         for (name, _), path in self.paths.items():
             if name == process.name:
                 for connection in [each for each in path.connections if each.process is process]:
-                    connection.client_closed(tells)
+                    connection.client_closed(tells, connection.socket.aborts)
 
     # connecting ---------------------------------------------------------------------------------------------------
 
@@ -369,7 +369,7 @@ class SimSocket:
         self._is_connected = False
         self._is_closed = False
         self._shut = False
-        self._aborts = False
+        self.aborts = False  # SO_LINGER
         self._ended = False
         self._error: OSError | None = None
         self._came: deque[memoryview] = deque()
@@ -427,7 +427,7 @@ class SimSocket:
         if (level, name) == (socket.SOL_SOCKET, socket.SO_RCVLOWAT):
             self._least = int(value)
         elif (level, name) == (socket.SOL_SOCKET, socket.SO_LINGER):
-            self._aborts = value == struct.pack("ii", 1, 0)
+            self.aborts = value == struct.pack("ii", 1, 0)
 
     def fileno(self) -> int:
         return -1 if self._is_closed else 1_000_000 + self.connection.number
@@ -501,7 +501,7 @@ class SimSocket:
         if not self._is_closed:
             self._is_closed = True
             self._came.clear()
-            self.connection.client_closed(aborts=self._aborts)
+            self.connection.client_closed(aborts=self.aborts)
             loop = gevent.get_hub().loop
             for waiter in (self._reader, self._writer):
                 if waiter is not None:
