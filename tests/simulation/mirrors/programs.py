@@ -83,8 +83,11 @@ class Programs:
 
     def _partitions(self, topic: str) -> list[tuple[Tp, Replica]]:
         """Those whose leader could be produced to."""
-        found = []
-        for number in range(len(self._cluster.controller.topics[topic].partitions)):
+        found: list[tuple[Tp, Replica]] = []
+        made = self._cluster.controller.topics.get(topic)
+        if made is None:  # there was no controller, or no broker, to create it
+            return found
+        for number in range(len(made.partitions)):
             tp = topic, number
             broker = self._cluster.brokers.get(self._cluster.leader(tp))
             if broker is not None and broker.up and not broker.frozen and broker.leads(tp) is not None:

@@ -62,7 +62,7 @@ WEIGHTS = {
     "topic": 1, "pause": 1, "throttle": 1, "reload": 1, "damage": 1, "large": 1, "retention": 1, "translate": 2,
 }  # fmt: skip
 HARMLESS = frozenset({
-    "disk", "slow", "narrow", "grow", "topic", "pause", "throttle", "reload", "zk late", "damage", "retention",
+    "disk", "slow", "grow", "topic", "pause", "throttle", "reload", "zk late", "damage", "retention",
     "translate",
 })  # fmt: skip
 DISRUPTING = frozenset(WEIGHTS) - HARMLESS
@@ -75,6 +75,8 @@ TO_DAEMONS = frozenset({
     "stop", "kill", "freeze", "freeze, sockets first", "suspend", "disk", "expire", "zk cut", "zk reset", "zk late",
 })  # fmt: skip
 """What may have another daemon, or the next life of one, go on behind what was committed."""
+REBALANCING = frozenset({"grow", "topic"})
+"""What may have a stream give up a partition before all is acknowledged that it sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,7 @@ def _weights(seed: int, setup: Setup, topics: int) -> Mapping[str, int]:
     if setup.mode == TARGET_END:
         del weights["late copy"]  # what arrives behind the look at the target's end comes twice
         del weights["large"]  # nothing is left out
+        del weights["retention"]  # what was sent behind the last checkpoint has to be there, for comparison
     if all(source.storage == COORDINATOR for source in setup.sources):
         weights = {what: weight for what, weight in weights.items() if what != "expire" and "zk " not in what}
     return weights

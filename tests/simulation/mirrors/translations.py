@@ -33,7 +33,10 @@ class Translations:
         read = {}
         for tp, reading in readings.of.items():
             if tp[0] == topic:
-                start = self._source.log(tp).start if self._source.leader(tp) >= 0 else 0
+                try:
+                    start = self._source.log(tp).start
+                except KeyError:  # nobody leads it, or not yet
+                    start = 0
                 read[TopicPartition(*tp)] = self._rng.randint(start, max(start, reading.read_to))
         topics = {
             name: [TopicPartition(name, n) for n in range(len(found.partitions))]
