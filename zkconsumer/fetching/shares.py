@@ -296,9 +296,10 @@ class Offer:
         own = self._slot - holding.asked - holding.held
         if own < LEAST_SLOT or self._waits_for_another(holding):
             return 0
-        size = min(wanted, max(own, known))
+        size = known if known > own else min(wanted, own)  # less than the whole entry brings nothing
         intact = size <= own and self._free >= self._kept
-        if size > self._free or not (intact or not holding.waits or size <= self._for_waiting):
+        fits = intact or not holding.waits or size <= self._for_waiting
+        if size > min(wanted, self._free) or not fits:
             if size > own:
                 self._save(holding, size, self._free)
             return 0
