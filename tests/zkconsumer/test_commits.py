@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from groundwork import clocks
+from groundwork.queues import BoundedQueue
 from groundwork.tasks import TaskGroup, now, sleep
 from kafkawire.errors import LinkLost
 from kafkawire.model import TopicPartition
 from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.cursor import Cursor as RealCursor
+from zkconsumer.fetching.cursor import DeliveredSet
 from zkconsumer.offsets.commits import CommitRetries, Commits, all_every_s
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.refusals import refusal
@@ -137,6 +142,29 @@ def test_a_commit_that_waited_until_there_was_another_lease_is_not_written(commi
     assert "was silent for too long since this began" in str(found[A])
     assert (store.held, cursor.committed) == ({}, None)
     lease.check(clocks.moment())
+
+
+@pytest.mark.parametrize("happens", ["its topic is deleted", "its log is cut"])
+def test_a_commit_that_waits_is_not_written_once_the_log_that_it_is_of_is_gone(happens: str):
+    """Written behind the next topic of that name it would count for its log, whose messages before it nobody would
+    read."""
+    lease, store = held(), MemoryOffsets()
+    channel: BoundedQueue[DeliveredSet] = BoundedQueue(1000, SimpleQueue())
+    reads = RealCursor(A, "thread", lease=lease, budget=Budget(1000).for_stream(1), channel=channel)
+    reads.reset_to(50)
+
+    def wait(_: object) -> None:
+        if happens == "its topic is deleted":
+            reads.topic_deleted = True
+        else:
+            reads.partition.refuse_position()
+            reads.partition.relocate(10)
+
+    commits = Commits(store, "g", lease=lease, still_ours=lambda tps: tps, on_event=lambda event: None, before=wait)
+    found = commits.commit([Cursor(tp=A, done=50, committed=None)])
+    assert ("was deleted" if happens == "its topic is deleted" else "was cut") in str(found[A])
+    assert store.held == {}
+    assert reads.committable() is None
 
 
 def test_what_has_no_position_yet_is_left_out():

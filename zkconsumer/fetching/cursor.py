@@ -224,6 +224,9 @@ class Cursor:
         if deleted != self.partition.topic_deleted:
             self.changes += 1
             self.partition.topic_deleted = deleted
+            if deleted:
+                # Written now, it would be newer than the next topic of the name, and count for its log.
+                self.lease.end_what_began(f"topic {self.tp.topic} was deleted: a commit that waits is of its log")
 
     @property
     def closing(self) -> bool:

@@ -610,6 +610,7 @@ class Partition:
             return NOTHING
         if to < self.refused:
             self.back_to = to
+            self.lease.end_what_began(f"the log of {self.tp} was cut: a commit that waits may be of what is gone")
             return NOTHING
         self.position, self.refused = self.refused, None
         self._enter()

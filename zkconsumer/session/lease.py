@@ -46,6 +46,7 @@ class Lease:
 
     __slots__ = (
         "_limit", "_margin_part", "_margin_s", "_revocations", "_revoked_at", "_sent", "_tolerance_s", "_whose",
+        "_why_over",
         "ends_at", "heard_of", "valid_until",
     )  # fmt: skip
 
@@ -59,6 +60,7 @@ class Lease:
         self._limit = float("inf")
         self._revoked_at = float("-inf")
         self._revocations = 0
+        self._why_over = ""  # of what began before the last of them
         self._sent: Moment | None = None  # the newest heartbeat that was answered
         self._tolerance_s = 0.0
         self.ends_at = self.valid_until = float("-inf")
@@ -88,6 +90,7 @@ class Lease:
         """The session is lost: not valid until a beat sent at that time or later is answered."""
         self._revoked_at = max(self._revoked_at, at)
         self._revocations += 1
+        self._why_over = ""
         self._limit = float("inf")
         self.ends_at = self.valid_until = float("-inf")
 
@@ -126,9 +129,11 @@ class Lease:
             " partitions"
         )
 
-    def end_what_began(self) -> None:
-        """A fence: what began under the lease is over, also where the session lives and the lease is renewed."""
+    def end_what_began(self, why: str = "") -> None:
+        """What began under the lease is over, also where the session lives and the lease is renewed.  why: a clause;
+        by default it is a fence: others may own our partitions."""
         self._revocations += 1
+        self._why_over = why
 
     def until_revoked(self) -> Lease:
         """Return this lease as it is for something that begins now and waits: over for good once this is revoked, or
@@ -156,5 +161,6 @@ class _UntilRevoked(Lease):
 
     def check(self, moment: Moment) -> None:
         if self._of._revocations != self._revocations:
-            raise LeaseOver(f"{self._whose} was silent for too long since this began, others may own our partitions")
+            silent = f"{self._whose} was silent for too long since this began, others may own our partitions"
+            raise LeaseOver(self._of._why_over or silent)
         self._of.check(moment)
