@@ -110,12 +110,14 @@ class Registry:
             self._remove(f"{folder}/{number}")
         for path in (folder, f"{TOPICS}/{name}", f"{CONFIGS}/{name}", f"{DELETIONS}/{name}"):
             self._remove(path)
-        self._known.pop(name, None)
 
     def written(self) -> Iterator[tuple[str, list[list[int]], dict[str, str]]]:
         """Name, replicas by partition and settings of the topics that a client has written since the last call."""
         nodes = self._zookeeper.nodes
-        for name in self._zookeeper.below(TOPICS):
+        there = self._zookeeper.below(TOPICS)
+        # One that was removed may be there for a moment yet, and is no topic of a client.
+        self._known = {name: data for name, data in self._known.items() if name in there}
+        for name in there:
             data = nodes[f"{TOPICS}/{name}"].data
             if data and self._known.get(name) != data:
                 self._known[name] = data

@@ -42,7 +42,11 @@ class Reading:
     def look(self) -> None:
         """Read what has come; of a leader that is down, what it showed before."""
         leader = self._cluster.leader(self._tp)
-        self._leader = leader if leader >= 0 else self._leader
+        if leader < 0 <= self._leader:
+            leader = self._leader
+        elif leader < 0:  # the controller has none, and a broker that it does not see may lead all the same
+            leader = next(iter(self._cluster.isr(self._tp)), -1)
+        self._leader = leader
         try:
             log = self._cluster.log(self._tp, self._leader)
         except KeyError:

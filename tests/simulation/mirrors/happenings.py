@@ -6,17 +6,19 @@ import signal
 from random import Random
 from typing import TYPE_CHECKING
 
+from tests.simulation.brokers import SimCluster
 from tests.simulation.brokers.replica import Tp
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.schedule import MirrorEvent
 from tests.simulation.mirrors.setup import COORDINATOR, SKIP, TARGET_END, Setup
-from tests.simulation.zookeeper import Link
+from tests.simulation.zookeeper import Link, SimZookeeper
 
 if TYPE_CHECKING:
     from tests.simulation.mirrors.run import MirrorRun
 
 STOP_S = 15.0
 SETTLE_S = 2.0  # from a new partition to its first messages
+DELETED_S = 0.05  # from one look to the next, whether a topic is gone
 
 
 class Happenings:
@@ -153,6 +155,10 @@ class Happenings:
             case "grow":
                 cluster.grow(topic, len(there.partitions) + int(event.a))
                 after(SETTLE_S, programs.produce, topic, 3)
+            case "recreate" if not there.deleting:
+                self._promises.look()
+                cluster.delete_topic(topic)
+                self._create_again(cluster, topic, len(there.partitions), event.a)
             case "produce":
                 programs.produce(topic, int(event.a))
             case "damage":
@@ -171,6 +177,24 @@ class Happenings:
                 after(event.a, self._end_throttle, topic, name)
             case "translate":
                 self._run.move_groups(name, topic)
+
+    def _create_again(self, cluster: SimCluster, topic: str, partitions: int, after_s: float) -> None:
+        """Once the brokers have finished deleting it."""
+        after = self._world.timeline.after
+        if topic in cluster.controller.topics or f"/brokers/topics/{topic}" in self._zookeeper(cluster).nodes:
+            after(DELETED_S, self._create_again, cluster, topic, partitions, after_s)
+            return
+        self._promises.deleted(cluster.name, topic)
+        self._run.translations[cluster.name].forget(topic)
+        after(after_s, self._create, cluster, topic, partitions)
+        after(after_s + SETTLE_S, self._run.programs[cluster.name].produce, topic, 3)
+
+    def _create(self, cluster: SimCluster, topic: str, partitions: int) -> None:
+        self._promises.created(cluster.name, topic)
+        cluster.create_topic(topic, partitions)
+
+    def _zookeeper(self, cluster: SimCluster) -> SimZookeeper:
+        return self._world.zookeepers[f"{cluster.name}-zk"]
 
     def _command(self, action: str, what: str, source: str, **arguments: object) -> None:
         """What an operator asks of each daemon that runs; one that has not begun, or does not know it yet, refuses."""

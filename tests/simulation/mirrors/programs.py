@@ -85,7 +85,7 @@ class Programs:
         """Those whose leader could be produced to."""
         found: list[tuple[Tp, Replica]] = []
         made = self._cluster.controller.topics.get(topic)
-        if made is None:  # there was no controller, or no broker, to create it
+        if made is None or made.deleting:  # there was no controller, or no broker, to create it
             return found
         for number in range(len(made.partitions)):
             tp = topic, number

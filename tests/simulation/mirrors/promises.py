@@ -28,7 +28,7 @@ from mirrormaker.report import MirrorReport
 from tests.simulation.brokers import SimCluster
 from tests.simulation.brokers.replica import Tp
 from tests.simulation.daemon import Mirror
-from tests.simulation.mirrors.copies import Reading, Readings
+from tests.simulation.mirrors.copies import Reading, Readings, Row
 from tests.simulation.mirrors.handlers import kind_of
 from tests.simulation.mirrors.schedule import DISRUPTING, ORDERLY, REBALANCING, TO_DAEMONS, MirrorSchedule
 from tests.simulation.mirrors.setup import COORDINATOR, EXACTLY_ONCE, NUMBERED, TARGET_END, TIGHT_BYTES, ZOOKEEPER
@@ -36,6 +36,7 @@ from tests.simulation.mirrorworld import MirrorWorld, Observer
 
 REASON_S = 25.0  # what a request may take, and a second one
 NEIGHBOUR_S = 10.0
+COMMIT_S = 5.0  # a commit that takes longer is given up, and what it writes may come behind that of the next owner
 SETTLED_S = 15.0  # from the start to the first messages
 FETCH_BYTES = 100_000  # a fetch that had to grow, and what it is opened to
 
@@ -52,6 +53,7 @@ class MirrorPromises(Observer):
         self.committed: dict[Stored, int] = {}
         self.lost: dict[bytes, str] = {}
         self.stopping: set[str] = set()  # daemons that were asked to end
+        self._former: dict[tuple[str, Tp], list[Row]] = {}  # of deleted topics
         self._given = given
         self._disrupted = sum(event.what in DISRUPTING for event in given.events)
         if given.setup.by_key:  # what is stored of a set that is refused elsewhere is sent again for each half of it
@@ -59,6 +61,8 @@ class MirrorPromises(Observer):
         self._exact = given.setup.mode == EXACTLY_ONCE
         moves = TO_DAEMONS | REBALANCING
         calm = len(given.setup.daemons) == 1 and not any(event.what in moves for event in given.events)
+        calm = calm and all(source.storage != COORDINATOR for source in given.setup.sources)  # it ends sessions, too
+        self._commits_late = any(event.what == "disk" and event.b > COMMIT_S for event in given.events)
         mode = given.setup.mode
         orderly = all(event.what in ORDERLY or event.what not in DISRUPTING for event in given.events)
         refused = any(event.what == "large" for event in given.events)  # of a set, and all of it is sent again
@@ -131,7 +135,9 @@ class MirrorPromises(Observer):
         reading = self._sources[source].of.get(tp)
         if reading is None or reading.cut:
             return
-        if offset < before and store == ZOOKEEPER:
+        # A commit that stood on the line to ZooKeeper comes behind the next topic, and is taken back.
+        backwards = self._commits_late or (source, tp) in self._former
+        if offset < before and store == ZOOKEEPER and not backwards:
             self.violated("commit safety", f"{source}/{tp[0]}-{tp[1]}: {offset} is committed after {before}")
         for at, name in reading.rows:
             if at < offset and name not in self.lost and not self._target.has(tp[0], name):
@@ -148,8 +154,25 @@ class MirrorPromises(Observer):
         began = any(where[0] == source and where[2] == tp for where in self.committed)
         copied = self._copied(tp[0])
         for at, name in reading.rows:
-            if at < begin and name not in copied and name not in self.lost:
-                self.lost[name] = "retention, counted" if began else "retention"
+            if at < begin and name not in copied:
+                counted = began and name not in self.lost  # what a policy leaves out is no gap
+                self.lost[name] = "retention, counted" if counted else "retention"
+
+    def deleted(self, source: str, topic: str) -> None:
+        """A topic is gone, and what no daemon has fetched of it need not come."""
+        copied = self._copied(topic)
+        readings = self._sources[source].of
+        for tp in [tp for tp in readings if tp[0] == topic]:
+            rows = readings.pop(tp).rows
+            self._former.setdefault((source, tp), []).extend(rows)
+            for _, name in rows:
+                if name not in copied:
+                    self.lost.setdefault(name, "deleted")
+
+    def created(self, source: str, topic: str) -> None:
+        """A topic is created again: what was committed of the former one says nothing about it."""
+        for where in [where for where in self.committed if where[0] == source and where[2][0] == topic]:
+            del self.committed[where]
 
     # what the mirror says of itself -------------------------------------------------------------------------------
 
@@ -250,11 +273,15 @@ class MirrorPromises(Observer):
 
     def judge(self) -> None:
         """All is copied: how often, where, and in which order."""
-        place = {name: (source, tp, at) for source, tp, reading in self._all() for at, name in reading.rows}
+        place = {
+            name: (source, tp, at)
+            for (source, tp), rows in self._former.items()
+            for at, (_, name) in enumerate(rows, -len(rows))
+        } | {name: (source, tp, at) for source, tp, reading in self._all() for at, name in reading.rows}
         cut = {(source, tp) for source, tp, reading in self._all() if reading.cut}
         setup = self._given.setup
         copies: Counter[bytes] = Counter()
-        last: Counter[tuple[str, Tp, Tp, int]] = Counter()
+        last: dict[tuple[str, Tp, Tp, int], int] = {}
         for target, reading in self._target.of.items():
             where = f"{target[0]}-{target[1]}"
             for _, name in reading.committed_rows() if self._exact else reading.rows:
@@ -263,6 +290,8 @@ class MirrorPromises(Observer):
                 tp = topic, int(number)
                 if (source, tp) in cut:
                     continue
+                if name not in place and (source, tp) in self._former:
+                    continue  # shown to readers right before it was deleted
                 if name not in place:
                     self.violated("in place", f"{name.decode()} is in the target's {where}, and not in the source")
                     return
@@ -270,10 +299,10 @@ class MirrorPromises(Observer):
                     self.violated("in place", f"{name.decode()} is in the target's {where}")
                 if copies[name] == 1:
                     at, line = place[name][2], (source, tp, target, kind_of(name) if setup.by_key else 0)
-                    if at < last[line]:
+                    if at < last.get(line, at):
                         later = f"a later message of {source}/{tp[0]}-{tp[1]}"
                         self.violated("in order", f"{name.decode()} comes behind {later}")
-                    last[line] = max(last[line], at)
+                    last[line] = max(last.get(line, at), at)
         self.twice += sum(count - 1 for count in copies.values())
         count, often = max(((count, name) for name, count in copies.items()), default=(0, b""))
         if count > (1 if self._once else 1 + self._disrupted):

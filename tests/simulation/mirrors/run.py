@@ -189,7 +189,7 @@ def _source(world: MirrorWorld, source: Source) -> SimCluster:
         source.brokers,
         topics=source.topics,
         zookeeper=world.zookeeper(source.zookeeper, source.servers),
-        settings={"auto.create.topics.enable": "false"},
+        settings={"auto.create.topics.enable": "false", "delete.topic.enable": "true"},
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar
 
-from tests.simulation.mirrors.setup import COORDINATOR, MODES, NUMBERED, TARGET_END, Setup, setup_of
+from tests.simulation.mirrors.setup import COORDINATOR, MODES, NUMBERED, TARGET_END, ZOOKEEPER, Setup, setup_of
 from tests.simulation.schedule import LONG_S, SHORT_S, Event
 
 CHAOS_S = 40.0  # then everything is mended
@@ -44,6 +44,7 @@ class MirrorEvent(Event):
         "move": "partition {a:.0f} of {who} gets another leader",
         "grow": "{who} gets {a:.0f} more partitions",
         "topic": "{who} is created with {a:.0f} partitions",
+        "recreate": "{who} is deleted, and created again {a:.2f} s after it is gone",
         "produce": "{a:.0f} messages for each partition of {who}",
         "damage": "a message for each partition of {who} is damaged on the disk, between good ones",
         "large": "a message for each partition of {who} that is too large for the target, between good ones",
@@ -59,7 +60,8 @@ WEIGHTS = {
     "stop": 3, "kill": 4, "freeze": 3, "freeze, sockets first": 2, "suspend": 1, "disk": 2, "expire": 3, "zk cut": 3,
     "zk reset": 2, "zk late": 2, "cut": 4, "reset": 5, "half open": 2, "cut frame": 3, "lost answer": 6, "slow": 3,
     "late copy": 3, "narrow": 4, "broker kill": 4, "broker freeze": 3, "broker isolated": 2, "move": 4, "grow": 2,
-    "topic": 1, "pause": 1, "throttle": 1, "reload": 1, "damage": 1, "large": 1, "retention": 1, "translate": 2,
+    "topic": 1, "recreate": 1, "pause": 1, "throttle": 1, "reload": 1, "damage": 1, "large": 1, "retention": 1,
+    "translate": 2,
 }  # fmt: skip
 HARMLESS = frozenset({
     "disk", "slow", "grow", "topic", "pause", "throttle", "reload", "zk late", "damage", "retention",
@@ -71,11 +73,13 @@ ORDERLY = {"stop": 6, "grow": 1, "topic": 1, "pause": 1, "throttle": 1, "reload"
 """What operators do; of a schedule of these alone nothing may be copied twice."""
 LOCAL = {"damage": 3, "large": 3, "pause": 2, "throttle": 1, "retention": 1}
 """What happens to one topic; of a schedule of these alone the others may not notice."""
+COMPARED = frozenset({"large", "retention"})
+"""What may take a message that the target's end has to be compared with."""
 TO_DAEMONS = frozenset({
     "stop", "kill", "freeze", "freeze, sockets first", "suspend", "disk", "expire", "zk cut", "zk reset", "zk late",
 })  # fmt: skip
 """What may have another daemon, or the next life of one, go on behind what was committed."""
-REBALANCING = frozenset({"grow", "topic"})
+REBALANCING = frozenset({"grow", "topic", "recreate"})
 """What may have a stream give up a partition before all is acknowledged that it sent."""
 
 
@@ -121,14 +125,15 @@ def _weights(seed: int, setup: Setup, topics: int) -> Mapping[str, int]:
     if kind < 0.1:
         return ORDERLY
     if kind < 0.2 and topics > 1:
-        return LOCAL if setup.mode != TARGET_END else {what: each for what, each in LOCAL.items() if what != "large"}
+        return {what: each for what, each in LOCAL.items() if setup.mode != TARGET_END or what not in COMPARED}
     weights = dict(WEIGHTS)
     if setup.mode == NUMBERED and len(setup.daemons) == 1:
         weights = {what: weight for what, weight in weights.items() if what not in TO_DAEMONS}
     if setup.mode == TARGET_END:
         del weights["late copy"]  # what arrives behind the look at the target's end comes twice
-        del weights["large"]  # nothing is left out
-        del weights["retention"]  # what was sent behind the last checkpoint has to be there, for comparison
+        weights = {what: weight for what, weight in weights.items() if what not in COMPARED}
+    if any(source.storage != ZOOKEEPER for source in setup.sources):
+        del weights["recreate"]  # nothing tells the new topic from the old one
     if all(source.storage == COORDINATOR for source in setup.sources):
         weights = {what: weight for what, weight in weights.items() if what != "expire" and "zk " not in what}
     return weights
@@ -188,6 +193,9 @@ def _events(rng: Random, at: float, setup: Setup, weights: Mapping[str, int], to
             number = rng.randrange(len(setup.sources))
             new = f"{setup.sources[number].name}/t{10 * number + rng.randint(3, 4)}"
             return [MirrorEvent(at, what, new, rng.randint(1, 3))]
+        case "recreate":
+            again_s = rng.choice((0.0, 0.3, 5.0))
+            return [before, MirrorEvent(at, what, topic, again_s), MirrorEvent(at + again_s + 4.0, "produce", topic, 8)]
         case "damage" | "large" | "translate":
             return [before, MirrorEvent(at, what, topic)]
         case _:

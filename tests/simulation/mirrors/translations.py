@@ -50,6 +50,16 @@ class Translations:
                 safe[tp.topic, int(tp.partition)] = found.position
         self._moved.append(({(tp.topic, int(tp.partition)): at for tp, at in read.items()}, safe))
 
+    def forget(self, topic: str) -> None:
+        """A topic is gone, with where the groups were in it."""
+        self._moved = [
+            (
+                {tp: at for tp, at in read.items() if tp[0] != topic},
+                {tp: at for tp, at in safe.items() if tp[0] != topic},
+            )
+            for read, safe in self._moved
+        ]
+
     def skipped(self, source: Mapping[Tp, Reading], target: Mapping[Tp, Reading], exact: bool) -> str | None:
         """What one of the groups will never read, once everything is copied."""
         for read, safe in self._moved:
