@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.simulation.brokers.broker import SimBroker
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+A_CONSUMER = -1  # replica id; for others the high watermark is no bound
 OUT_OF_RANGE, UNKNOWN, NOT_AVAILABLE, POLICY, OFFSET_NOT_AVAILABLE = 1, 3, 5, 44, 78
 
 
@@ -40,9 +41,10 @@ def _listed(broker: SimBroker, request: Request, topic: str, row: dict[str, Any]
         return {**told, "error": code}
     replica = broker.replicas[tp]
     log = replica.log
+    consumer = request.body["replica_id"] == A_CONSUMER
     if version == 0:
         found = log.starts_before(row["time"], row["max_offsets"], broker.cluster.now_ms())
-        if any(at > log.hw for at in found):  # whatever is above the high watermark becomes one high watermark
+        if consumer and any(at > log.hw for at in found):  # whatever is above the high watermark becomes one high watermark
             found = [log.hw, *(at for at in found if at < log.hw)]
         if row["time"] == EARLIEST:
             found = [log.start][: row["max_offsets"]]
@@ -50,7 +52,8 @@ def _listed(broker: SimBroker, request: Request, topic: str, row: dict[str, Any]
     stamp = row["timestamp"]
     committed = version >= 2 and request.body["isolation_level"] == READ_COMMITTED
     end = log.stable_end() if committed else log.hw
-    lags = rules.ends_wait_for_hw and log.hw < replica.epoch_start
+    end = end if consumer else log.end
+    lags = consumer and rules.ends_wait_for_hw and log.hw < replica.epoch_start
     own_epoch = replica.epoch
     if stamp == EARLIEST:
         return {**told, "offset": log.start, "leader_epoch": _epoch_at(replica, log.start)}
