@@ -136,7 +136,9 @@ class OwnershipPeriod:
             pair.low, pair.high = end[0] if known else None, end[0] if known and end[1] else None
 
     def lies_behind(self, target: TopicPartition, offset: int) -> None:
-        """Nothing was sent in this period, and all that comes will lie at offset or behind: an entry."""
+        """Nothing was sent in this period, and the target's log, as it was read, ends at offset: an entry.  That end
+        counts from now on, also where no response told of it."""
+        self._checkpoints.ends_at(target, offset)
         pair = self._pair(target)
         pair.low = pair.high = offset
         self._checkpoints.consider(self.source, pair)
@@ -287,6 +289,10 @@ class Checkpoints:
         """The log of a target partition holds at least so much."""
         if end > self._ends.get(target, -1):
             self._ends[target] = end
+
+    def ends_at(self, target: TopicPartition, end: int) -> None:
+        """The log of a target partition was read up to its end."""
+        self._ends[target] = end
 
     def consider(self, source: TopicPartition, pair: TargetOffsets) -> None:
         """After a response: an entry, if one is due."""

@@ -351,6 +351,18 @@ def test_its_newest_exact_entry_is_the_checkpoint_to_resume_from(tmp_path: Path)
     again.close()
 
 
+def test_a_period_that_begins_behind_what_no_response_told_of_keeps_its_checkpoint(tmp_path: Path) -> None:
+    """A connection broke behind a batch that is stored: its end was read, and the next start needs the checkpoint."""
+    kept = recorder(tmp_path, needed=True)
+    sent(kept.period(_set(0), Share(), True), 10, 100)
+    kept.begin(S, T, period="second", owned=lambda: True, offset=20, end=120)
+    assert kept.before_commit({S: 20}) is None
+    kept.close()
+    again = recorder(tmp_path)
+    assert again.checkpoint(S, T) == Checkpoint(20, 120)
+    again.close()
+
+
 def test_a_target_that_was_made_anew_forgets_what_was_known_of_it(tmp_path: Path) -> None:
     kept = recorder(tmp_path, every=100)
     period = kept.period(_set(0), Share(), True)

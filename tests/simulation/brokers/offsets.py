@@ -44,7 +44,9 @@ def _listed(broker: SimBroker, request: Request, topic: str, row: dict[str, Any]
     consumer = request.body["replica_id"] == A_CONSUMER
     if version == 0:
         found = log.starts_before(row["time"], row["max_offsets"], broker.cluster.now_ms())
-        if consumer and any(at > log.hw for at in found):  # whatever is above the high watermark becomes one high watermark
+        if consumer and any(
+            at > log.hw for at in found
+        ):  # whatever is above the high watermark becomes one high watermark
             found = [log.hw, *(at for at in found if at < log.hw)]
         if row["time"] == EARLIEST:
             found = [log.start][: row["max_offsets"]]
