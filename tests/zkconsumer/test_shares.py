@@ -308,6 +308,16 @@ def test_an_entry_comes_though_what_rests_is_asked_for_again_and_again(how: str)
     raise AssertionError("it is never asked for")
 
 
+def test_what_rests_leaves_its_slot_to_one_that_does_not():
+    shares = Shares(8 * K)
+    mine = shares.open()
+    for _ in range(7):
+        shares.open()
+    while (free := shares.free_for(4, 0.0)) >= K:  # of as many brokers as ask
+        shares.set_aside(min(free, 4 * K))
+    assert shares.offer(0.0).grant_slot(mine, FETCH) >= LEAST_SLOT
+
+
 def test_an_entry_larger_than_the_budget_of_its_stream_is_waited_for_by_the_other_streams():
     of_all = Saving()
     own, other = Shares(4 * FETCH, of_all), Shares(4 * FETCH, of_all)

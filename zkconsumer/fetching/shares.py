@@ -6,7 +6,7 @@ budget is divided beforehand:
 
     slots      a quarter of the budget, divided evenly among all partitions.  What a partition has not taken of its slot
                is kept free for it, so every partition can be fetched, whatever the others hold
-    waiting    partitions that wait hold at most three quarters together
+    waiting    partitions that wait hold at most three quarters together; those that rest are asked for as much
     moving     partitions that are neither new nor stalled take whatever the slots leave
 
     new        none of its bytes was ever done
@@ -246,7 +246,8 @@ class Shares:
         """Return how many bytes so many partitions, which hold nothing, may ask for together."""
         if self.saved_for(now) is not None:
             return 0
-        return self.limit - self.used - max(0, self.kept_free - partitions * self.slot)
+        free = self.limit - self.used - max(0, self.kept_free - partitions * self.slot)
+        return min(free, self._most_waiting - self._aside)  # the rest are slots of those that do not rest
 
     @property
     def for_waiting(self) -> int:
