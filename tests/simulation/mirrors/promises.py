@@ -31,7 +31,7 @@ from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.copies import Reading, Readings, Row
 from tests.simulation.mirrors.handlers import kind_of
 from tests.simulation.mirrors.schedule import DISRUPTING, ORDERLY, REBALANCING, TO_DAEMONS, MirrorSchedule
-from tests.simulation.mirrors.setup import COORDINATOR, EXACTLY_ONCE, NUMBERED, TARGET_END, TIGHT_BYTES, ZOOKEEPER
+from tests.simulation.mirrors.setup import COORDINATOR, DUAL, EXACTLY_ONCE, NUMBERED, TARGET_END, TIGHT_BYTES, ZOOKEEPER
 from tests.simulation.mirrorworld import MirrorWorld, Observer
 
 REASON_S = 25.0  # what a request may take, and a second one
@@ -62,7 +62,8 @@ class MirrorPromises(Observer):
         moves = TO_DAEMONS | REBALANCING
         calm = len(given.setup.daemons) == 1 and not any(event.what in moves for event in given.events)
         calm = calm and all(source.storage != COORDINATOR for source in given.setup.sources)  # it ends sessions, too
-        self._commits_late = any(event.what == "disk" and event.b > COMMIT_S for event in given.events)
+        slow = any(event.what == "disk" and event.b > COMMIT_S for event in given.events)
+        self._commits_late = slow or any(source.storage == DUAL for source in given.setup.sources)  # two stores
         mode = given.setup.mode
         orderly = all(event.what in ORDERLY or event.what not in DISRUPTING for event in given.events)
         refused = any(event.what == "large" for event in given.events)  # of a set, and all of it is sent again
