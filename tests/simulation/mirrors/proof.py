@@ -13,7 +13,7 @@ from tests.simulation.mirrors.mutations import FOUND, mutated
 from tests.simulation.mirrors.run import run
 from tests.simulation.mirrors.schedule import MODES, schedule
 
-EACH = 10  # schedules of a mode
+EACH = 40  # schedules of a mode
 FIRST = 20_000
 
 
