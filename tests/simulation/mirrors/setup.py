@@ -178,7 +178,7 @@ def setup_of(rng: Random, modes: tuple[str, ...]) -> Setup:
     mode = rng.choice(modes)
     target = rng.choice(NUMBERING_TARGETS if mode in (NUMBERED, EXACTLY_ONCE) else TARGETS)
     brokers = rng.choice((1, 2, 3))
-    lossy = target < "0.11"  # a clean election of these may lose what was acknowledged
+    lossy = target not in NUMBERING_TARGETS  # a clean election of these may lose what was acknowledged (KIP-101)
     merges = mode in (PLAIN, NUMBERED) and rng.random() < 0.5
     sources: list[Source] = []
     for number in range(rng.choice((1, 1, 1, 2, 3)) if mode != TARGET_END else 1):
