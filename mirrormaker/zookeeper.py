@@ -21,6 +21,7 @@ from groundwork.zksecurity import OPEN, ZkSecurity
 from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.zookeeper import missing_chroot
 from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
+from zkconsumer.session.zkcalls import GONE
 
 CONNECT_S = 6.0  # one try to reach a ZooKeeper
 SESSION_S = 10.0
@@ -57,6 +58,8 @@ def zookeeper_session(option: str, connect: str, timeout_s: float, access: ZkSec
         yield client
     except TooManyOpenFiles as exc:
         raise Unreachable(f"ZooKeeper at {hosts} is not reached: {exc}") from exc
+    except GONE as exc:  # what was asked, and may have been done, is asked again
+        raise Unreachable(f"ZooKeeper at {hosts}: the connection was lost ({type(exc).__name__})") from exc
     except NoAuthError as exc:
         auth = option.removesuffix("connect") + "auth"
         raise ConsumerError(f"ZooKeeper at {hosts} refused: NoAuthError; a node is closed to us: see {auth}") from exc

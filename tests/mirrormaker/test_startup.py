@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+from kazoo.exceptions import ConnectionLoss, KazooException, OperationTimeoutError, SessionExpiredError
 
 from groundwork.tasks import TaskGroup, now, sleep
 from groundwork.threads import NoThread
@@ -15,7 +17,7 @@ from kafkawire.cluster.release import BrokerRelease
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import Broker
-from mirrormaker import exits, startup
+from mirrormaker import exits, startup, zookeeper
 from mirrormaker.config import Configuration
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from mirrormaker.probe import SourceView, WrongVersion, probe_target
@@ -204,3 +206,16 @@ def test_a_target_whose_brokers_cannot_do_what_an_option_says_is_refused_once_th
         WrongVersion, match=r"enable\.idempotence: Kafka 0\.10\.0 cannot; .*what the target's brokers are"
     ):
         probe_target(lambda: ClusterView({}), target, versions)
+
+
+@pytest.mark.parametrize("lost", [ConnectionLoss(), SessionExpiredError(), OperationTimeoutError()], ids=repr)
+def test_a_connection_to_zookeeper_that_is_lost_while_it_is_asked_counts_as_out_of_reach(
+    monkeypatch: pytest.MonkeyPatch, lost: KazooException
+) -> None:
+    """Exit code 78 is for what a new start cannot mend: systemd starts no mirror again that ends with it."""
+    monkeypatch.setattr(zookeeper, "KazooClient", Mock())
+    monkeypatch.setattr(zookeeper, "started", lambda client, timeout_s: True)
+    monkeypatch.setattr(zookeeper, "missing_chroot", lambda *args: None)
+    with pytest.raises(Unreachable, match="127.0.0.1:1: the connection was lost"):
+        with zookeeper.zookeeper_session("zookeeper.connect", "127.0.0.1:1", 1.0):
+            raise lost
