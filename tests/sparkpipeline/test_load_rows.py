@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from kafkawire.model import TopicPartition
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import failure_reported, go_ahead, spark_options, write_report
-from sparkpipeline.commands.progress import SparkProgress, line
+from sparkpipeline.commands.progress import RowsRead, SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome
 from sparkpipeline.ledger.model import BatchFile, Manifest, Plan
@@ -106,15 +106,50 @@ def test_the_terminal_shows_tasks_rows_rate_and_time_left() -> None:
     assert line("batch 1", 0, 0, 0, 0, 1.0) == "batch 1, 1 s"
 
 
+def test_rows_of_running_tasks_give_rate_and_time_left_from_their_last_report() -> None:
+    read = RowsRead(1_000_000, 10.0)
+    assert line("batch 1", 0, 1, 4_000_000, 400_000_000, 14.0, read) == (
+        "batch 1: 0/1 tasks, 1,000,000 of 4,000,000 rows read (25 %), 100,000 rows/s, 10.0 MB/s, 26 s of reading left"
+    )
+    late = line("batch 1", 0, 1, 4_000_000, 0, 90.0, read)  # the next report is overdue
+    assert late == "batch 1: 0/1 tasks, 1,000,000 of 4,000,000 rows read (25 %), 100,000 rows/s, 0 s of reading left"
+
+
+def test_a_task_that_has_read_all_and_still_writes_is_not_at_its_end() -> None:
+    assert line("batch 1", 0, 1, 1000, 0, 12.0, RowsRead(999, 10.0)).endswith("(99 %), 100 rows/s, 0 s of reading left")
+    for count in (1000, 1001):
+        assert line("batch 1", 0, 1, 1000, 0, 12.0, RowsRead(count, 10.0)) == (
+            f"batch 1: 0/1 tasks, {count:,} of 1,000 rows read (100 %), 100 rows/s, tasks are finishing"
+        )
+
+
+def test_rows_that_nobody_has_reported_are_unknown_and_not_0() -> None:
+    assert line("batch 1", 0, 8, 800, 0, 3.2, RowsRead()) == "batch 1: 0/8 tasks, no rows reported yet, 3 s"
+    assert line("batch 1", 2, 8, 800, 0, 10.0, RowsRead()) == (
+        "batch 1: 2/8 tasks, about 200 of 800 rows (25 %), 20 rows/s, 30 s left"
+    )
+
+
+def test_of_a_load_without_a_count_of_rows_the_rows_read_are_shown_and_the_time_by_tasks() -> None:
+    """Offsets of 0.7 are bytes: how many messages there are shows when they are read."""
+    read = RowsRead(500, 5.0)
+    assert line("batch 1", 0, 8, 0, 80_000_000, 6.0, read) == "batch 1: 0/8 tasks, 500 rows read, 100 rows/s, 6 s"
+    assert line("batch 1", 2, 8, 0, 80_000_000, 10.0, read) == (
+        "batch 1: 2/8 tasks, 500 rows read, 100 rows/s, 2.0 MB/s, 30 s left"
+    )
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
 def test_jobs_of_the_block_are_followed_and_the_group_is_given_back() -> None:
+    """Also where Spark's status store cannot be read: that is said once."""
     asked, local = threading.Event(), {}
+    polls: list[str] = []
     tracker = SimpleNamespace(
-        getJobIdsForGroup=lambda group: [asked.set() or 1],
+        getJobIdsForGroup=lambda group: [polls.append(group) or (len(polls) > 4 and asked.set()) or 1],
         getJobInfo=lambda job: SimpleNamespace(stageIds=[5, 6]),
         getStageInfo=lambda stage: SimpleNamespace(numTasks=4, numCompletedTasks=1) if stage == 5 else None,
     )
@@ -129,6 +164,7 @@ def test_jobs_of_the_block_are_followed_and_the_group_is_given_back() -> None:
         assert asked.wait(30)
     assert local["spark.jobGroup.id"] is None
     assert "loading: 1/4 tasks, about 25 of 100 rows (25 %)" in shown.getvalue()
+    assert shown.getvalue().count("Spark does not say what running tasks have read (AttributeError)") == 1
 
 
 def test_settings_of_spark_are_pairs() -> None:
