@@ -31,7 +31,16 @@ from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.copies import Reading, Readings, Row
 from tests.simulation.mirrors.handlers import kind_of
 from tests.simulation.mirrors.schedule import DISRUPTING, ORDERLY, REBALANCING, TO_DAEMONS, MirrorSchedule
-from tests.simulation.mirrors.setup import COORDINATOR, DUAL, EXACTLY_ONCE, NUMBERED, TARGET_END, TIGHT_BYTES, ZOOKEEPER
+from tests.simulation.mirrors.setup import (
+    COORDINATOR,
+    DUAL,
+    EXACTLY_ONCE,
+    NUMBERED,
+    PLAIN,
+    TARGET_END,
+    TIGHT_BYTES,
+    ZOOKEEPER,
+)
 from tests.simulation.mirrorworld import MirrorWorld, Observer
 
 REASON_S = 25.0  # what a request may take, and a second one
@@ -104,6 +113,9 @@ class MirrorPromises(Observer):
             self.violated("nobody dies", f"{mirror.name} ends with {code}, and nobody asked")
         elif code not in (exits.CLEAN, exits.TEMPORARY):
             self.violated("nobody dies", f"{mirror.name} was asked to end, and ends with {code}")
+        elif code == exits.TEMPORARY and self._given.setup.mode in (PLAIN, NUMBERED):
+            self._once = False  # it said that something was not acknowledged in time, and is sent again
+            self._disrupted += 1
         self.stopping.discard(mirror.name)
 
     def wrote(self, path: str, data: bytes | None, session: int, gone: bool) -> None:
