@@ -87,10 +87,18 @@ class Mirror(MirrorProcess):
         self.file.write_text(yaml.safe_dump(settings))
 
     def asked(self, *words: str) -> str:
-        env = {**os.environ, **self._env_of_commands}
-        done = subprocess.run([COMMAND, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
+        done = self._run(*words)
         assert done.returncode == 0, (done.stderr, self.said_last())
         return done.stdout + done.stderr
+
+    def asked_once_parked(self, *words: str) -> str:
+        """The same, tried until the partition stands: it is told as parked, and then its message may be looked for."""
+        self.wait_for(lambda: self._run(*words).returncode == 0, f"an answer to {words}")
+        return self.asked(*words)
+
+    def _run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **self._env_of_commands}
+        return subprocess.run([COMMAND, *words], env=env, capture_output=True, text=True, timeout=60, check=False)
 
     def parked_at(self, topic: str, offset: int) -> dict[str, object]:
         """The row of the partition, once the log says that it is parked at this offset: its message may be looked for
@@ -153,7 +161,7 @@ def refused_alone(
             assert values(target, parks) == good(2)
             return
         release = ("parked", "release", str(mirror.file), f"{parks}:0", "--to", "skip")
-        assert f"{parks}:0: the message at 2 with {record}" in mirror.asked(*release)
+        assert f"{parks}:0: the message at 2 with {record}" in mirror.asked_once_parked(*release)
         assert f"{parks}/0 at 2: skipped, 1 message (refused)" in mirror.asked(*release, "--execute")
         assert mirror.parked_at(parks, 4)["at"] == 4
         assert values(target, parks) == good(4)
