@@ -109,7 +109,7 @@ def test_one_message_that_is_stuck_holds_its_partition_and_no_other_and_is_not_c
 
     half = COUNT // 2
     with Running(connector(source, group, auto_commit_interval_ms=100), handle, topic, max_unfinished=10) as run:
-        wait_until(lambda: sum(p == 1 for p, _ in seen) == half, 30, lambda: f"all of partition 1: {len(seen)}")
+        wait_until(lambda: sum(p == 1 for p, _ in list(seen)) == half, 30, lambda: f"all of partition 1: {len(seen)}")
         wait_until(lambda: committed(source, group, topic) == {0: 7, 1: half}, 10, lambda: "what is before it")
         assert max(offset for p, offset in seen if p == 0) <= 7 + 10
         release.set()
