@@ -101,12 +101,13 @@ class Saving:
 class Shares:
     """The shares of a budget of `limit` bytes.  of_all: for entries larger than that; it is known to other shares, too.
 
-    used: all that is taken; waiting: what partitions that wait hold; kept: what the slots keep free.
+    used: all that is taken; waiting: what partitions that wait hold; kept: what the slots keep free; aside: what
+    partitions that rest are asked for.
     """
 
     def __init__(self, limit: int, of_all: Saving | None = None) -> None:
         self.limit = limit
-        self.used = self.waiting = self.kept = self._aside = 0
+        self.used = self.waiting = self.kept = self.aside = 0
         self.slot = LARGEST_SLOT
         self.entry_bytes = 0  # the most by which a response was larger than what was asked for
         self._most_waiting = limit * WAITING_SHARE[0] // WAITING_SHARE[1]
@@ -181,7 +182,7 @@ class Shares:
         """Count bytes that a request asks for from resting partitions, out of their slots; a negative number takes them
         back."""
         self.used += nbytes
-        self._aside += nbytes
+        self.aside += nbytes
 
     def _count(self, holding: Holding, asked: int = 0, held: int = 0) -> None:
         own = self._own(holding)
@@ -216,11 +217,6 @@ class Shares:
         """Whether a partition that waits holds something."""
         return any(each.held and each.waits for each in self._holdings)
 
-    @property
-    def aside(self) -> int:
-        """Bytes that are asked for from resting partitions."""
-        return self._aside
-
     def save_for(self, holding: Holding, size: int, now: float) -> None:
         """Let all others wait for a partition whose next entry, of `size` bytes, never fits beside them."""
         self._saving.begin(holding, now)
@@ -239,7 +235,7 @@ class Shares:
     @property
     def kept_free(self) -> int:
         """Bytes that are kept free for the slots, with room for one entry that is larger than its slot."""
-        kept = min(self.kept, self._for_slots) - self._aside
+        kept = min(self.kept, self._for_slots) - self.aside
         return kept + self.entry_bytes if kept > 0 else 0
 
     def free_for(self, partitions: int, now: float) -> int:
@@ -247,7 +243,7 @@ class Shares:
         if self.saved_for(now) is not None:
             return 0
         free = self.limit - self.used - max(0, self.kept_free - partitions * self.slot)
-        return min(free, self._most_waiting - self._aside)  # the rest are slots of those that do not rest
+        return min(free, self._most_waiting - self.aside)  # the rest are slots of those that do not rest
 
     @property
     def for_waiting(self) -> int:

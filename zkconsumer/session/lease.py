@@ -46,8 +46,7 @@ class Lease:
 
     __slots__ = (
         "_limit", "_margin_part", "_margin_s", "_revocations", "_revoked_at", "_sent", "_tolerance_s", "_whose",
-        "_why_over",
-        "ends_at", "heard_of", "valid_until",
+        "_why_over", "ends_at", "heard_of", "valid_until",
     )  # fmt: skip
 
     def __init__(
