@@ -29,6 +29,7 @@ from tests.matrix.foreign import read_by_librdkafka
 pytestmark = pytest.mark.real
 
 MESSAGES, LOSSES, PARTITIONS = 12_000, 12, 4
+STORED_S = 3.0  # on a busy machine
 
 
 def send_all(producer: Producer, topic: str, given: list[int]) -> None:
@@ -38,6 +39,11 @@ def send_all(producer: Producer, topic: str, given: list[int]) -> None:
         given[0] += 1
         if n % 100 == 99:
             time.sleep(0.02)  # so that every loss meets some
+
+
+def stored_bytes(cluster: Cluster, topic: str) -> int:
+    files = (file for partition in range(PARTITIONS) for file in cluster.node(0).segments(topic, partition))
+    return sum(file.stat().st_size for file in files)
 
 
 def sent_through_losses(cluster: Cluster, topic: str, **options: object) -> tuple[Counter[bytes], int]:
@@ -56,7 +62,9 @@ def sent_through_losses(cluster: Cluster, topic: str, **options: object) -> tupl
         for loss in range(LOSSES):
             wait_until(lambda loss=loss: given[0] >= loss * MESSAGES // LOSSES, 60, lambda: f"{given[0]} sent")
             proxy.blackhole("to_client")
-            time.sleep(0.2)  # what is sent is stored meanwhile, and its response is not passed on
+            before, until = stored_bytes(cluster, topic), time.monotonic() + STORED_S
+            while stored_bytes(cluster, topic) == before and time.monotonic() < until:
+                time.sleep(0.02)  # nothing is stored where all that may be in flight was stored before
             proxy.reset()
             proxy.clear()
         sending.join(60)

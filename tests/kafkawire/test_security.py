@@ -127,13 +127,16 @@ def test_replies_that_wait_inside_tls_are_no_silence(
 
 
 def test_a_peer_that_trickles_is_no_silence(cluster: FakeCluster, authority: Authority, server: Identity) -> None:
-    cluster.append("t", 0, entry(bytes(2000)))
+    """The response takes longer than the time-out, and no gap in it does, also where the peer's thread has to wait."""
+    cluster.append("t", 0, entry(bytes(3500)))
     with (
         Front(cluster.ports[1], context=server_context(server), step=7) as front,
-        linked(front, trusting(authority), 500) as link,
+        linked(front, trusting(authority), 2000) as link,
     ):
+        began = time.monotonic()
         (fetched,) = link.call(requests.fetch(D, 10, 1, [(TP, 0, 1 << 20)]))
-        assert bytes(fetched.buffer) == entry(bytes(2000))
+        assert bytes(fetched.buffer) == entry(bytes(3500))
+        assert time.monotonic() - began > 2.0
 
 
 def test_a_greenlet_sends_while_another_receives(cluster: FakeCluster, authority: Authority, server: Identity) -> None:
