@@ -34,9 +34,9 @@ from tests.docpages import PAGES, ROOT, Block, blocks
 from tests.fakes.helppages import code_of_help
 
 RUN_BY = {  # page -> the test that runs its programs
-    "/README.md": "tests/test_readme.py",
     "consumer.md": "tests/integration/test_consumer_doc.py",
     "consumer-workers.md": "tests/integration/test_consumer_doc.py",
+    "first-hour.md": "tests/test_first_hour.py",
     "from-0.7.md": "tests/integration/test_from07_doc.py",
     "offsets-in-a-database.md": "tests/test_database_doc.py",
     "operations.md": "tests/mirrormaker/test_plugin_pages.py",
@@ -56,7 +56,7 @@ OURS = re.compile(r"mirrormaker|zkconsumer|zkproducer|sparkpipeline|zk-[a-z-]+")
 OTHERS = {  # programs that the pages name beside ours
     *("cat", "comm", "curl", "docker", "env/bin/pip", "env/bin/venv-pack", "install", "journalctl", "kafka-topics.sh"),
     *("kafka-console-consumer.sh", "ln", "make", "page-somebody", "pip", "pipx", "sort", "source", "spark-submit"),
-    *("/opt/mirrormaker/bin/pip", "cd", "kill", "python3", "seq", "systemctl", "wait"),
+    *("/opt/mirrormaker/bin/pip", "cd", "git", "kill", "python3", "seq", "systemctl", "wait"),
 }
 LANGUAGES = {"sh", "console", "python", "yaml", "json", "properties", "sql", "text"}
 CONNECTED = ("&&", "||", "|", ";", "&")
