@@ -82,11 +82,20 @@ class WorkerProcess:
 
     def start(self, begin: Mapping[str, Any], environ: Mapping[str, str]) -> None:
         """Start a process.  begin: the first message to it.  Raises OSError."""
+        self._process, connection = self._spawned(environ)
+        self.serving = self.ready = False
+        self.restart_at = self.silent_since = self.report = None
+        self.started_at = self.pinged_at = now()
+        self._channel = Channel(connection, self._tasks, f"worker-{self.number}", self._received)
+        self._channel.send({"begin": dict(begin)})
+
+    def _spawned(self, environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        """Return a new process and our end of the socket that it inherits.  Raises OSError."""
         ours, theirs = socket.socketpair()
         try:
             env = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
             argv = command_line(self.number, theirs.fileno())
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 argv, env=env, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
             )
         except BaseException:
@@ -94,11 +103,7 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
-        self.serving = self.ready = False
-        self.restart_at = self.silent_since = self.report = None
-        self.started_at = self.pinged_at = now()
-        self._channel = Channel(adopted_socket(ours), self._tasks, f"worker-{self.number}", self._received)
-        self._channel.send({"begin": dict(begin)})
+        return process, adopted_socket(ours)
 
     @property
     def pid(self) -> int | None:
@@ -130,7 +135,7 @@ class WorkerProcess:
         """Send its process a signal, where it has one."""
         if self._process is not None:
             with suppress(ProcessLookupError):
-                os.kill(self._process.pid, number)
+                self._process.send_signal(number)
 
     def usage(self) -> tuple[float | None, int | None]:
         """CPU seconds and resident bytes of its process; None where the system does not say."""

@@ -2,7 +2,7 @@
 
 What stands for something else: time, threads and connections (virtual.py, network.py); kazoo's client (zookeeper); the
 signals of the operating system, which are given by hand; the log, which goes nowhere or into the story; the control
-socket, whose actions are called.
+socket, whose actions are called.  A mirror in several processes: workers.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from gevent._hub_local import get_hub_if_exists, set_hub
@@ -27,12 +28,12 @@ import mirrormaker.zookeeper
 import producer.zookeeper
 from groundwork.loopdelay import HubLag
 from mirrormaker.config import Configuration
-from mirrormaker.control.actions import RunningMirror, actions_of
-from mirrormaker.control.live import LiveControl
-from mirrormaker.control.server import Refused
+from mirrormaker.control import live
+from mirrormaker.control.server import Action, Refused
 from mirrormaker.happenings import Happenings
 from mirrormaker.report import MirrorReport
 from mirrormaker.signals import Signals
+from mirrormaker.workers import supervisor
 from tests.simulation import virtual
 from tests.simulation.network import Network
 from tests.simulation.process import Process, Timeline
@@ -49,7 +50,8 @@ Answered = Callable[[str, Exception | None], object]  # an action, and why it is
 class MirrorProcess(Process):
     """A process with a disk, a network and a way to each ZooKeeper (by its connect string).
 
-    daemon: what runs in it, once it is made.
+    mirror: whose life it is.  daemon: what runs in it, once it is made.  control: the actions that it answers, once it
+    does.  ends: of sockets to other processes of its machine.  code: how it ended, -N by signal N.
     """
 
     def __init__(
@@ -60,7 +62,11 @@ class MirrorProcess(Process):
         self.files = Files()
         self.network = machine.network
         self.machine = machine
-        self.daemon: SimDaemon | None = None
+        self.mirror: Mirror
+        self.daemon: Steered | None = None
+        self.control: Mapping[str, Action] | None = None
+        self.ends: list[Any] = []
+        self.code: int | None = None
         self.handlers: list[logging.Handler] = []  # of this process's log
         self.clients: list[SimClient] = []  # kazoo's, in the order in which they were made
         self._kept: list[greenlet] = []  # of one that is dead
@@ -69,6 +75,10 @@ class MirrorProcess(Process):
         """SIGKILL; tells: its machine goes on, and ends its connections."""
         if not self.dead:
             super().kill()
+            if self.code is None:
+                self.code = -signal.SIGKILL
+            for end in self.ends:
+                end.close()
             self._kept = _greenlets_of(self._hub)  # a greenlet that nobody holds any more is ended, which runs code
             self.files.end()
             self.network.gone(self, tells)
@@ -149,8 +159,10 @@ def _kazoo(hosts: str, handler: object = None, **given: Any) -> SimClient:
     return client
 
 
-class SimDaemon(mirrormaker.daemon.Daemon):
-    """The real one; its process knows it."""
+class Steered:
+    """A daemon or a supervisor as the schedule steers it: it is known to its process."""
+
+    _signals: Signals
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
@@ -161,34 +173,31 @@ class SimDaemon(mirrormaker.daemon.Daemon):
         """As the operating system would call the handler of a signal."""
         self._signals._handler(number)(number, None)
 
-    @property
-    def control(self) -> Any:
-        """Its actions by name; None before they can be asked for."""
-        return getattr(self._control, "actions", None)
+    def report(self) -> MirrorReport:
+        """What `mirrormaker status` asks for."""
+        raise NotImplementedError
+
+
+class SimDaemon(Steered, mirrormaker.daemon.Daemon):
+    """The real one."""
 
     def report(self) -> MirrorReport:
         return self._reporter.report()
 
-    def do(self, action: str, arguments: Mapping[str, Any]) -> list[Any]:
-        """An action of its control socket, and what it answers.  Raises Refused, ConsumerError."""
-        if self.control is None:
-            raise Refused("it has not begun")
-        return list(self.control[action](arguments))
 
+class SimControlServer:
+    """In the place of ControlServer: nobody listens, and its process knows the actions."""
 
-def _begin_control(self: Any, reporter: Any, more: object) -> None:
-    """In the place of LiveControl.start: what was kept is applied, and nobody listens."""
-    self.limiter.restore(None)
-    self._tasks.spawn("limits", self.limiter.run)
-    self.actions = actions_of(
-        RunningMirror(
-            sources=self._sources,
-            flows=self._flows,
-            selections=self._selections,
-            reporter=reporter,
-            limiter=self.limiter,
-        )
-    )
+    def __init__(self, tasks: object, actions: Mapping[str, Action]) -> None:
+        self._actions = actions
+
+    def start(self, path: Path, environ: object) -> Path:
+        process: Any = here()
+        process.control = self._actions
+        return path
+
+    def close(self) -> None:
+        pass
 
 
 def _attach(self: Happenings) -> None:
@@ -202,19 +211,22 @@ def settle() -> None:
         return
     virtual.settle()
     patched: Any
+    for patched in (mirrormaker.daemon, supervisor):
+        patched.log_in_thread = lambda: None
+        patched.set_up_logging = lambda *args, **named: None
+        patched.HubLag = partial(HubLag, tick_ms=1000.0)
+    for patched in (live, supervisor):
+        patched.own_place = lambda *args: Path("control")
+        patched.ControlServer = SimControlServer
     for patched, name, value in (
         (mirrormaker.daemon, "Daemon", SimDaemon),
-        (mirrormaker.daemon, "_start_threads", lambda: ""),
-        (mirrormaker.daemon, "set_up_logging", lambda *args, **named: None),
         (mirrormaker.daemon, "collect_garbage_rarely", lambda: None),
         (sys, "setswitchinterval", lambda seconds: None),
         (os, "_exit", _exit),
         (mirrormaker.signals, "write_now", lambda *args: None),
         (Signals, "take", lambda self: None),
-        (LiveControl, "start", _begin_control),
         (Happenings, "attach", _attach),
         (Happenings, "detach", lambda self: None),
-        (mirrormaker.daemon, "HubLag", partial(HubLag, tick_ms=1000.0)),
         (groupassignment, "AUDIT_S", 1e6),  # it would hide a watch that was missed
         (zksession, "BEATS_PER_TIMEOUT", 6),
         (zksession, "LOOK_S", 0.5),
@@ -259,7 +271,7 @@ class Mirror:
         return self.process is not None and not self.process.dead
 
     @property
-    def daemon(self) -> SimDaemon | None:
+    def daemon(self) -> Steered | None:
         """What runs in its process, frozen or not."""
         return self.process.daemon if self.process is not None and not self.process.dead else None
 
@@ -268,6 +280,7 @@ class Mirror:
             return
         timeline = self._machine.network.timeline
         process = MirrorProcess(self.name, timeline, lambda e: self._failed(self, e), self._machine)
+        process.mirror = self
         self.process = process
         self.started_at = timeline.now
         self.lives.append(process)
@@ -278,14 +291,19 @@ class Mirror:
 
     def _run(self, process: MirrorProcess) -> None:
         try:
-            code = mirrormaker.daemon.run_daemon(self.configuration, lambda: self.configuration)
+            code = self._program()
         except Exception as e:
             self._failed(self, e)
             code = CRASHED
         process.timeline.after(0.0, self._exited, process, code)
 
+    def _program(self) -> int:
+        """What runs in its process; the exit code."""
+        return mirrormaker.daemon.run_daemon(self.configuration, lambda: self.configuration)
+
     def _exited(self, process: MirrorProcess, code: int) -> None:
         if not process.dead:
+            process.code = code
             process.kill()
             self._ended(self, code)
 
@@ -304,9 +322,10 @@ class Mirror:
         if process.daemon is not None:
             process.arrive(self._signalled, process, process.daemon, number)
         elif number in (signal.SIGTERM, signal.SIGINT):
+            process.code = -number
             process.kill()
 
-    def _signalled(self, process: MirrorProcess, daemon: SimDaemon, number: int) -> None:
+    def _signalled(self, process: MirrorProcess, daemon: Steered, number: int) -> None:
         try:
             daemon.signal(number)
         except Exited as exited:
@@ -342,15 +361,15 @@ class Mirror:
 
     def do(self, action: str, done: Answered = lambda action, refused: None, **arguments: Any) -> None:
         """An operator's action, such as pause.  done(action, why it is refused, or None)."""
-        daemon = self.daemon
-        if daemon is not None and self.process is not None:
-            self.process.arrive(lambda: Greenlet(_answered, daemon, action, arguments, done).start())
+        process = self.process
+        if process is not None and not process.dead:
+            process.arrive(lambda: Greenlet(_answered, process, action, arguments, done).start())
 
     def report(self, took: Callable[[MirrorReport], object]) -> None:
         """Ask a daemon that runs for its report; took(report)."""
         daemon, process = self.daemon, self.process
         if daemon is not None and process is not None:
-            process.arrive(lambda: took(daemon.report()) if daemon.control is not None else None)
+            process.arrive(lambda: took(daemon.report()) if process.control is not None else None)
 
     def dispose(self) -> None:
         for process in self.lives:
@@ -358,9 +377,13 @@ class Mirror:
         self.lives.clear()
 
 
-def _answered(daemon: SimDaemon, action: str, arguments: Mapping[str, Any], done: Answered) -> None:
+def _answered(process: MirrorProcess, action: str, arguments: Mapping[str, Any], done: Answered) -> None:
+    if process.control is None:
+        done(action, Refused("it has not begun"))
+        return
     try:
-        daemon.do(action, arguments)
+        for _ in process.control[action](arguments):
+            pass
     except (Refused, ConsumerError) as reason:
         done(action, reason)
     else:
@@ -385,4 +408,4 @@ class LogRouter(logging.Handler):
                 handler.handle(record)
 
 
-__all__ = ["LogRouter", "Machine", "Mirror", "MirrorProcess", "SimDaemon", "settle"]
+__all__ = ["LogRouter", "Machine", "Mirror", "MirrorProcess", "Steered", "settle"]

@@ -22,11 +22,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from mirrormaker.config import Configuration, from_yaml
 from tests.simulation import daemon as daemons
-from tests.simulation import virtual
+from tests.simulation import virtual, workers
 from tests.simulation.brokers import SimCluster, entries
 from tests.simulation.coordinators import Coordination
 from tests.simulation.daemon import LogRouter, Machine, Mirror
@@ -38,6 +38,9 @@ BROKERS_MAKE = ("/consumers", "/brokers/ids", "/brokers/topics")  # when the fir
 NO_LEADER = 5
 PRODUCE_MS = 10_000
 ROOM = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+
+
+M = TypeVar("M", bound=Mirror)
 
 
 class Observer:
@@ -71,6 +74,7 @@ class MirrorWorld:
         traced: bool = False,
     ) -> None:
         daemons.settle()
+        workers.settle()
         self.timeline = Timeline()
         self.began = self.timeline.now
         self.rng = Random(f"world {seed}")
@@ -119,14 +123,25 @@ class MirrorWorld:
             self.network.listen(made.address(broker), partial(made.open, broker))
         return made
 
-    def mirror(self, name: str, yaml: str) -> Mirror:
-        """A daemon with a configuration, FOLDER in which is a folder of its own.  It does not start by itself."""
-        folder = self.folder / name
-        folder.mkdir(exist_ok=True)
-        yaml = yaml.replace("FOLDER", str(folder))
-        made = Mirror(name, configured(yaml, name), yaml, self.machine, failed=self._failed, ended=self._ended)
+    def mirror(self, name: str, yaml: str, kind: type[M] = Mirror, folder: str = "") -> M:  # type: ignore[assignment]
+        """A daemon with a configuration, FOLDER in which is a folder of its own, or that of another one.  It does not
+        start by itself."""
+        of_mirror = self.folder / (folder or name)
+        of_mirror.mkdir(exist_ok=True)
+        yaml = yaml.replace("FOLDER", str(of_mirror))
+        made = kind(name, configured(yaml, folder or name), yaml, self.machine, failed=self._failed, ended=self._ended)
         self.mirrors[name] = made
         return made
+
+    @property
+    def copying(self) -> list[Mirror]:
+        """Those that own partitions: of a mirror in several processes its workers."""
+        return [each for each in self.mirrors.values() if not isinstance(each, workers.Supervisor)]
+
+    @property
+    def commanded(self) -> list[Mirror]:
+        """Those that operators see: of a mirror in several processes its supervisor."""
+        return [each for each in self.mirrors.values() if not isinstance(each, workers.Worker)]
 
     def _wrote(self, path: str, data: bytes | None, session: int, gone: bool) -> None:
         self._note(f"{path} {session} {gone} ".encode() + (data or b""))

@@ -222,10 +222,12 @@ class Process:
         self.frozen = False
         self.asleep_s = 0.0  # what its monotonic clock has not counted
         self.ahead_s = 0.0  # of its time of day
-        self.main = getcurrent()
+        within: Process | None = getattr(get_hub_if_exists(), "process", None)  # its parent, of a child
+        self.main = within.main if within is not None else getcurrent()
         self._backlog: list[tuple[bool, Callable[..., object], tuple[Any, ...]]] = []  # whether it arrived
         self._loop = Loop(self)
         self._hub = ProcessHub(loop=self._loop)
+        self._hub.parent = self.main
         self._hub.failed = failed
         self._hub.process = self
 

@@ -10,10 +10,12 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import nullcontext
+from pathlib import Path
 
 from tests.simulation.mirrors.mutations import MUTATIONS, mutated
 from tests.simulation.mirrors.run import run, shortest, told
 from tests.simulation.mirrors.schedule import MODES, schedule
+from tests.simulation.mirrors.stories import save
 from tests.simulation.virtual import REAL
 
 EACH = 100  # schedules from one line to the next
@@ -45,8 +47,11 @@ def _one_after_the_other(given: argparse.Namespace, modes: tuple[str, ...]) -> i
         found = run(schedule(seed, modes), seen)
         done += 1
         if found is not None and not given.go_on:
+            small = shortest(schedule(seed, modes))
+            if given.save is not None:
+                save(given.save, given.mutation or "", small.schedule, small.why)
             again = f"python -m {MODULE} --seed {seed} --schedules 1{f' --mode {modes[0]}' if len(modes) == 1 else ''}"
-            print(f"after {done} schedules:\n{shortest(schedule(seed, modes))}\n\n{again}", flush=True)
+            print(f"after {done} schedules:\n{small}\n\n{again}", flush=True)
             return 1
         if found is not None:
             broken[found.promise] += 1
@@ -102,5 +107,6 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--mutation", choices=MUTATIONS, help="patch this wrong decision in")
     parser.add_argument("--go-on", action="store_true", help="tell each broken promise in a line, and go on")
+    parser.add_argument("--save", type=Path, help="keep the shortest story of what --mutation breaks in a file")
     parser.add_argument("--story", action="store_true", help="tell the schedule of --seed")
     return parser.parse_args(argv)

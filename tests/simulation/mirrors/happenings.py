@@ -11,6 +11,7 @@ from tests.simulation.brokers.replica import Tp
 from tests.simulation.daemon import Mirror
 from tests.simulation.mirrors.schedule import MirrorEvent
 from tests.simulation.mirrors.setup import COORDINATOR, SKIP, TARGET_END, Setup
+from tests.simulation.workers import Supervisor, Worker
 from tests.simulation.zookeeper import Link, SimZookeeper
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Happenings:
                 self._ask_to_end(mirror)
             case "kill":
                 self._promises.stopping.discard(mirror.name)
+                if isinstance(mirror, Supervisor):  # each worker stops by itself, unless the next start is sooner
+                    self._promises.stopping.update(each.name for each in mirror.workers if each.alive)
                 mirror.kill()
                 after(event.a, self._start, mirror)
             case "freeze":
@@ -90,12 +93,19 @@ class Happenings:
 
     def _start(self, mirror: Mirror) -> None:
         if not self._ending:
-            mirror.start()
+            self._begin(mirror)
+
+    def _begin(self, mirror: Mirror) -> None:
+        if isinstance(mirror, Supervisor) and not mirror.alive:
+            self._promises.stopping.difference_update(each.name for each in mirror.workers)
+        mirror.start()
 
     def _ask_to_end(self, mirror: Mirror) -> None:
-        if mirror.alive and mirror.name not in self._promises.stopping:
-            self._promises.stopping.add(mirror.name)
-            mirror.signal(signal.SIGTERM)
+        head = mirror.supervisor if isinstance(mirror, Worker) else mirror
+        if head.alive and head.name not in self._promises.stopping:
+            also = head.workers if isinstance(head, Supervisor) else ()
+            self._promises.stopping.update(each.name for each in (head, *also) if each.alive)
+            head.signal(signal.SIGTERM)
 
     def _to_way(self, event: MirrorEvent) -> None:
         daemon, _, broker = event.who.partition(">")
@@ -198,13 +208,13 @@ class Happenings:
 
     def _command(self, action: str, what: str, source: str, **arguments: object) -> None:
         """What an operator asks of each daemon that runs; one that has not begun, or does not know it yet, refuses."""
-        for mirror in self._world.mirrors.values():
-            mirror.do(action, self._answered, what=what, source=source, **arguments)
+        for mirror in self._world.commanded:
+            mirror.do(action, self.answered, what=what, source=source, **arguments)
 
     def _end_throttle(self, topic: str, source: str) -> None:
         self._command("throttle", what=topic, source=source, off=True)
 
-    def _answered(self, action: str, refused: Exception | None) -> None:
+    def answered(self, action: str, refused: Exception | None) -> None:
         self._run.kinds[f"{action} refused" if refused is not None else f"{action} done"] += 1
 
     def _move(self, tp: Tp) -> None:
@@ -239,12 +249,12 @@ class Happenings:
 
     def start_all(self) -> None:
         """As systemd does with a unit that was to start, and had not ended yet."""
-        for mirror in self._world.mirrors.values():
-            mirror.start()
+        for mirror in self._world.commanded:
+            self._begin(mirror)
 
     def release(self) -> None:
         """An operator leaves out what is known to be damaged or too large, where partitions are parked at it."""
-        for mirror in self._world.mirrors.values():
+        for mirror in self._world.copying:
             mirror.report(lambda report, mirror=mirror: self._release(mirror, report))
 
     def _release(self, mirror: Mirror, report: object) -> None:
@@ -255,7 +265,7 @@ class Happenings:
             name = next((name for at, name in reading.rows if at >= (row.done or 0)), b"")
             if name in self._promises.lost:
                 what = f"{row.topic}:{row.partition}"
-                mirror.do("release", self._answered, what=what, source=row.source, to=SKIP, execute=True)
+                mirror.do("release", self.answered, what=what, source=row.source, to=SKIP, execute=True)
 
     def stop(self) -> None:
         """SIGTERM to all, and what has to come of it."""

@@ -9,13 +9,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from kafkawire.net.transport import PlainTransport, close
+from mirrormaker import zookeeper
 from mirrormaker.exactlyonce import partition as transactions
 from mirrormaker.exactlyonce.partition import PartitionTransactions
 from mirrormaker.exactlyonce.position import Beginning
 from mirrormaker.exactlyonce.steps import StepQueue, StepTicket
 from mirrormaker.flow import Flow
+from mirrormaker.offsetmap import maps
+from mirrormaker.offsetmap.checkpoints import Checkpoints
 from mirrormaker.offsetmap.resume import Resumer, TailMatch
 from mirrormaker.routes import RouteRules
+from mirrormaker.workers import restarts
 from producer import outcomes
 from producer import transaction as transaction_states
 from producer.batches import Batches
@@ -29,10 +34,13 @@ from tests.simulation.mutations import MUTATIONS as OF_GROUPS
 from tests.simulation.mutations import Patch, patched
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.partition import Partition
+from zkconsumer.fetching.shares import Saving
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.member import Member
 from zkconsumer.group.ownership import OwnedPartitions
+from zkconsumer.session import zksession
+from zkconsumer.session.lease import Lease
 
 Mutation = list[Patch]
 Real = Callable[..., Any]
@@ -246,6 +254,18 @@ def _for_ever(back_off: Real) -> Real:
     return lambda self, tp, until: back_off(self, tp, until + 1e6)
 
 
+def _outlives_its_log(end_what_began: Real) -> Real:
+    def mutated(self: Lease, why: str = "") -> None:
+        if not why:
+            end_what_began(self)
+
+    return mutated
+
+
+def _one_map(file_of: Real) -> Real:
+    return lambda folder, source, worker=1: file_of(folder, source)
+
+
 def _group(name: str) -> Mutation:
     return OF_GROUPS[name]
 
@@ -305,6 +325,22 @@ MUTATIONS: dict[str, Mutation] = {
     "the position is that of what waits": [(StepQueue, "end", _behind_what_waits)],
     "done before the transaction is committed": [(StepTicket, "done", _done_when_acknowledged)],
     "a refused end is done": [(transaction_states, "follows", _over_is_done)],
+    # faults that the simulation has found
+    "a commit that waits outlives its log": [(Lease, "end_what_began", _outlives_its_log)],
+    "the target's end is read and forgotten": [(Checkpoints, "ends_at", _instead(lambda self, target, end: None))],
+    "a killed mirror leaves its requests": [(PlainTransport, "abort_at_exit", _instead(lambda self: None))],
+    "a request that was given up arrives": [
+        (PlainTransport, "close", _instead(lambda self, abort=False: close(self._socket)))
+    ],
+    "nobody waits for a large message": [(Saving, "begin", _instead(lambda self, holding, now: None))],
+    "a lost connection is a wrong configuration": [(zookeeper, "GONE", _instead(()))],
+    "a silent ZooKeeper server is kept": [(zksession, "SILENT", _instead(1e6))],
+    # mirrors in several processes
+    "workers write one offset map": [(maps, "file_of", _one_map)],
+    "a worker that has ended stays away": [
+        (restarts, "LONGEST_DELAY_S", _instead(1e6)),
+        (restarts, "FIRST_DELAY_S", _instead(1e6)),
+    ],
 }
 
 FOUND: dict[str, tuple[str, int]] = {

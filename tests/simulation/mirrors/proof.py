@@ -1,7 +1,7 @@
 """What test_mirror_schedules.py runs in a process of its own: each prints a line of JSON.
 
 keep     schedules of all modes; those that break a promise
-prove    each mutation by the seed that shows it; what is not as it should be
+prove    each mutation by the seed or the story that shows it; what is not as it should be
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import logging
 
 from tests.simulation.mirrors.mutations import FOUND, mutated
 from tests.simulation.mirrors.run import run
-from tests.simulation.mirrors.schedule import MODES, schedule
+from tests.simulation.mirrors.schedule import MODES, MirrorSchedule, schedule
+from tests.simulation.mirrors.stories import stories
 
 EACH = 40  # schedules of a mode
 FIRST = 20_000
@@ -30,14 +31,15 @@ def keep() -> None:
 
 def prove() -> None:
     logging.disable(logging.CRITICAL)
-    print(json.dumps({name: _proved(name, mode, seed) for name, (mode, seed) in FOUND.items()}))
+    proved = {name: _proved(name, schedule(seed, (mode,))) for name, (mode, seed) in FOUND.items()}
+    proved |= {f"story {name}": _proved(mutation, given) for name, mutation, given in stories()}
+    print(json.dumps(proved))
 
 
-def _proved(name: str, mode: str, seed: int) -> str:
-    given = schedule(seed, (mode,))
+def _proved(name: str, given: MirrorSchedule) -> str:
     with mutated(name):
         broken = run(given)
     if broken is None:
-        return f"{mode} {seed} does not show it"
+        return f"{given} does not show it"
     clean = run(given)
-    return "" if clean is None else f"{mode} {seed} is broken without it: {clean.why}"
+    return "" if clean is None else f"{given} is broken without it: {clean.why}"

@@ -26,6 +26,7 @@ from tests.simulation.mirrors.setup import (
     MAP_TOPIC,
     MAX_BYTES,
     PARK,
+    SUPERVISOR,
     ZOOKEEPER,
     Setup,
     Source,
@@ -34,6 +35,7 @@ from tests.simulation.mirrors.translations import Translations
 from tests.simulation.mirrorworld import MirrorWorld
 from tests.simulation.process import Circles
 from tests.simulation.schedule import shrink
+from tests.simulation.workers import supervised
 
 QUIET_S = 120.0  # sessions, waits between tries, and what a broker's start takes
 CHECK_S = 0.5
@@ -72,8 +74,11 @@ class MirrorRun:
         self.programs = {name: Programs(name, each, rng, self.promises.lost) for name, each in sources.items()}
         self.translations = {name: Translations(each, target, rng, self.kinds) for name, each in sources.items()}
         yaml = given.setup.yaml()
-        for name in given.setup.daemons:
-            world.mirror(name, yaml)
+        if given.setup.supervised:
+            supervised(world, SUPERVISOR, given.setup.daemons, yaml)
+        else:
+            for name in given.setup.daemons:
+                world.mirror(name, yaml)
         self._happenings = Happenings(self, given.setup, rng)
         self._coordinated = [source for source in given.setup.sources if source.storage != ZOOKEEPER]
 
@@ -97,6 +102,8 @@ class MirrorRun:
         if promises.broken is None:
             self._happenings.mend()
             self._wait_until_all_is_copied()
+        if promises.broken is None and not world.run_until(self._all_there, QUIET_S):
+            promises.violated("in time", f"not all daemons run {QUIET_S:g} s after all is copied")
         if promises.broken is None:
             self._judge_translations()
         if promises.broken is None:
@@ -117,12 +124,15 @@ class MirrorRun:
     def _look(self) -> None:
         """What is looked at again and again."""
         promises = self.promises
-        for mirror in self.world.mirrors.values():
+        for mirror in self.world.copying:
             process = mirror.process
             if process is None or process.dead or process.frozen or process.daemon is None:
                 promises.unwatched(mirror)
             else:
                 mirror.report(lambda report, mirror=mirror: promises.inspect(mirror, report))
+        if self._given.setup.supervised:
+            for mirror in self.world.commanded:
+                mirror.do("status", self._happenings.answered)
         promises.neighbours()
         self._look_at_coordinators()
 
@@ -147,6 +157,9 @@ class MirrorRun:
         if promises.broken is None and missing is not None:
             promises.violated("in time", f"{QUIET_S:g} s after everything was mended {missing}")
 
+    def _all_there(self) -> bool:
+        return self.promises.broken is not None or all(mirror.alive for mirror in self.world.mirrors.values())
+
     def _judge_translations(self) -> None:
         setup, promises = self._given.setup, self.promises
         for source in setup.sources:
@@ -159,15 +172,14 @@ class MirrorRun:
                 promises.violated("translated", why)
         if all(len(mirror.lives) == 1 for mirror in self.world.mirrors.values()):
             counted: list[int] = []
-            for mirror in self.world.mirrors.values():
+            for mirror in self.world.copying:
                 mirror.report(lambda report: counted.append(sum(report.gaps.values())))
             self.world.run(0.1)
-            if len(counted) == len(self.world.mirrors):
+            if len(counted) == len(self.world.copying):
                 promises.gaps(sum(counted))
 
     def _maps(self, source: str) -> list[Path]:
-        found = (self.world.folder / name / f"{source}.offsetmap" for name in self.world.mirrors)
-        return [path for path in found if path.exists()]
+        return sorted(self.world.folder.glob(f"*/{source}.*offsetmap"))
 
 
 def committed_by_coordinator(world: MirrorWorld, source: Source) -> dict[tuple[str, int], int]:

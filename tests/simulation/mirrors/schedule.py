@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import ClassVar
 
-from tests.simulation.mirrors.setup import COORDINATOR, MODES, NUMBERED, TARGET_END, ZOOKEEPER, Setup, setup_of
+from tests.simulation.mirrors.setup import (
+    COORDINATOR,
+    MODES,
+    NUMBERED,
+    SUPERVISOR,
+    TARGET_END,
+    ZOOKEEPER,
+    Setup,
+    setup_of,
+)
 from tests.simulation.schedule import LONG_S, SHORT_S, Event
 
 CHAOS_S = 40.0  # then everything is mended
@@ -119,7 +128,19 @@ def schedule(seed: int, modes: tuple[str, ...] = MODES) -> MirrorSchedule:
     for _ in range(rng.randint(3, 14)):
         near = min(CHAOS_S - 0.1, max(1.0, rng.choice(centers) + rng.choice((0.05, 0.5, 4.0)) * rng.gauss(0, 1)))
         events += _events(rng, near, setup, weights, rng.choice(topics))
+    setup, events = _supervised(Random(f"workers {seed}"), setup, events)
     return MirrorSchedule(seed, setup, tuple(sorted(events, key=lambda event: event.at)))
+
+
+def _supervised(rng: Random, setup: Setup, events: list[MirrorEvent]) -> tuple[Setup, list[MirrorEvent]]:
+    """Some mirrors of several daemons have a supervisor, which some of their events happen to."""
+    if len(setup.daemons) == 1 or rng.random() > 0.4:
+        return setup, events
+    to_processes = ("kill", "freeze", "freeze, sockets first")
+    return replace(setup, supervised=True), [
+        replace(event, who=SUPERVISOR) if event.what in to_processes and rng.random() < 0.3 else event
+        for event in events
+    ]
 
 
 def _weights(seed: int, setup: Setup, topics: int) -> Mapping[str, int]:

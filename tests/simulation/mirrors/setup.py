@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 
 DAEMONS = ("m1", "m2", "m3")
+SUPERVISOR = "supervisor"
 SESSION_MS = 6000
 OLD_SOURCES = ("0.8.2.2", "0.8.2.2", "0.10.2.2")
 NEWER_SOURCES = ("0.11.0.3",)  # their messages have a format with room for numbers
@@ -84,7 +85,7 @@ class Setup:
     target: its release.  mode: PLAIN, NUMBERED, TARGET_END or EXACTLY_ONCE.  numbered: batches, as far as the target
     takes that.  policy: of damaged and too large messages.  handler: a key of HANDLERS, or "".  tight: memory for a few
     fetched sets only.  mapped: an offset map is kept, by which groups are translated.  impatient: the target ends
-    transactions after seconds.
+    transactions after seconds.  supervised: the daemons are workers of one mirror.
     """
 
     sources: tuple[Source, ...]
@@ -102,6 +103,7 @@ class Setup:
     mapped: bool = False
     map_topic: bool = False
     impatient: bool = False
+    supervised: bool = False
 
     def __str__(self) -> str:
         more = [
@@ -110,6 +112,7 @@ class Setup:
             *(["little memory"] if self.tight else []),
             *(["an offset map"] if self.mapped else []),
             *(["impatient transactions"] if self.impatient else []),
+            *(["workers of one mirror"] if self.supervised else []),
         ]
         return (
             f"{'; '.join(map(str, self.sources))}; to {self.target} with {self.target_brokers} brokers and "
@@ -141,6 +144,7 @@ class Setup:
             f"  partitioning: {self.partitioning}",
             *(["  target.grow.partitions: true"] if not self.by_key else []),  # keys would move to others
             f"  num.streams: {self.streams}",
+            *([f"  workers: {len(self.daemons)}"] if self.supervised else []),
             "  control.socket: none",
             "  offset.commit.interval.ms: 1000",
             "  parked.retry.ms: 20000",
