@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.options import specs
 from kafkawire.model import TopicPartition
 from sparkpipeline.commands.load import run
 from sparkpipeline.commands.reference import load_table
 from sparkpipeline.errors import EXIT_OF, OptionRefused
-from sparkpipeline.load.config import config_of, read_config
+from sparkpipeline.load.config import LoadConfig, config_of, read_config
 
 ROOT = Path(__file__).parents[2]
 LEAST = {"base": "/warehouse/", "bootstrap.servers": "b1:9092,b2:9093", "topics": ["orders"]}
@@ -102,8 +103,10 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 def test_the_example_is_a_job_and_the_table_has_every_option() -> None:
     found = read_config(ROOT / "conf" / "load.yaml")
     assert (found.name, found.time_field, found.topics) == ("orders", "$.created", ("orders", "payments"))
-    assert load_table().count("\n| `") == len(dataclasses.fields(found))
-    assert "| `base` |" in load_table()
+    assert len(specs(LoadConfig)) == len(dataclasses.fields(found))
+    for spec in specs(LoadConfig).values():
+        assert load_table().count(f"`{spec.key}`") == 1, spec.key
+    assert "| `base` | required |" in load_table()
 
 
 def test_the_unit_runs_the_command_with_the_jobs_file(monkeypatch: pytest.MonkeyPatch) -> None:
