@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from groundwork.options import Options, reference, specs
 from groundwork.optionvalues import Option
+from kafkawire.securityoptions import SecurityOptions
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, SourceOptions
@@ -18,31 +19,26 @@ from sparkpipeline.stages.config import PipelineFile
 
 HEAD = "| option | default | meaning |\n|---|---|---|\n"
 NO_DEFAULT = {"kafka.bootstrap.servers": "required"}
-PREFIX = "kafka."  # before names of Kafka's options in a query
+CONNECTIONS = "[connections](configuration.md)"  # of all programs
 
 
 def source_table() -> str:
     """Every option of reading that does something; those that Spark's kafka has not are marked."""
-    return HEAD + "".join(_row(*each, marked=True) for each in _options(SourceOptions))
+    return _table(SourceOptions, marked=True)
 
 
 def source_refused() -> str:
-    """Options of reading that are refused, and those that are taken and do nothing; one row for each reason."""
-    reasons: dict[str, list[str]] = {}
-    for what, options in (("refused", REFUSED), ("no effect", WITHOUT_EFFECT)):
-        for name, why in sorted(options.items()):
-            reasons.setdefault(f"{what}: {why}", []).append(f"`{name}`")
-    rows = [f"| {', '.join(names)} | {reason} |\n" for reason, names in reasons.items()]
-    return "| option | what becomes of it |\n|---|---|\n" + "".join(rows)
+    """Options of reading that are refused, and those without effect.  The error or the warning has the reason."""
+    lists = [", ".join(f"`{name}`" for name in sorted(names)) for names in (REFUSED, WITHOUT_EFFECT)]
+    return f"Refused, with what to give instead: {lists[0]}.\n\nWithout effect, named in a warning: {lists[1]}.\n"
 
 
 def sink_table() -> str:
-    return _table_beside_reading(SinkOptions, "[reading](#options-of-reading)", older=True)
+    return _table(SinkOptions)
 
 
 def load_table() -> str:
-    reading = "[reading](spark-options.md#options-of-reading), there with `kafka.` before Kafka's own names"
-    return _table_beside_reading(LoadConfig, reading, older=False)
+    return _table(LoadConfig, older=False)
 
 
 def stages_tables() -> str:
@@ -58,27 +54,17 @@ TABLES: Mapping[str, Callable[[], str]] = {
 }
 
 
-def _options(cls: type[Options]) -> Iterator[tuple[Option, object]]:
-    """Each option of a class and its default."""
+def _table(cls: type[Options], older: bool = True, marked: bool = False) -> str:
+    """Options of a class, a row each; those of connections are named below the table."""
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    yield from ((spec, defaults[name]) for name, spec in specs(cls).items())
+    connections = specs(SecurityOptions).keys()
+    rows = [_row(spec, defaults[name], older, marked) for name, spec in specs(cls).items() if name not in connections]
+    keys = [f"`{spec.key}`" for name, spec in specs(cls).items() if name in connections]
+    prefix = ", there without `kafka.`" if any("kafka." in key for key in keys) else ""
+    return f"{HEAD}{''.join(rows)}\nTLS, logins and credentials, as of {CONNECTIONS}{prefix}: {', '.join(keys)}.\n"
 
 
-def _table_beside_reading(cls: type[Options], reading: str, older: bool) -> str:
-    """Options of a class; those that mean the same as in reading are named below the table."""
-    there = {_meant(*each) for each in _options(SourceOptions)}
-    own = [each for each in _options(cls) if _meant(*each) not in there]
-    shared = [f"`{spec.key}`" for spec, default in _options(cls) if _meant(spec, default) in there]
-    rows = "".join(_row(*each, older=older) for each in own)
-    return f"{HEAD}{rows}\nThe same as in {reading}: {', '.join(shared)}.\n"
-
-
-def _meant(spec: Option, default: object) -> tuple[str, str, str]:
-    """Name without its prefix, default and meaning: two options that have all of them in common are one."""
-    return spec.key.removeprefix(PREFIX), _default(spec, default), spec.meaning
-
-
-def _row(spec: Option, default: object, older: bool = True, marked: bool = False) -> str:
+def _row(spec: Option, default: object, older: bool, marked: bool) -> str:
     """A row of a table.  older: with older names; marked: with a mark if Spark's kafka does not have the option."""
     names = " ".join(f"`{name}`" for name in (spec.key, *(spec.old if older else ())))
     choices = f" ({', '.join(map(str, spec.choices))})" if spec.choices else ""
