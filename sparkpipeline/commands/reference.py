@@ -6,6 +6,7 @@ docs/spark-options.md, spark-load.md and spark-stages.md hold them; a test compa
 from __future__ import annotations
 
 import dataclasses
+import re
 import sys
 from collections.abc import Callable, Mapping
 
@@ -67,7 +68,8 @@ def _table(cls: type[Options], older: bool = True, marked: bool = False) -> str:
 def _row(spec: Option, default: object, older: bool, marked: bool) -> str:
     """A row of a table.  older: with older names; marked: with a mark if Spark's kafka does not have the option."""
     names = " ".join(f"`{name}`" for name in (spec.key, *(spec.old if older else ())))
-    choices = f" ({', '.join(map(str, spec.choices))})" if spec.choices else ""
+    unnamed = any(not re.search(rf"\b{re.escape(str(choice))}\b", spec.meaning) for choice in spec.choices)
+    choices = f" ({', '.join(map(str, spec.choices))})" if unnamed else ""
     ours = "" if not marked or OF_SPARK.intersection((spec.key, *spec.old)) else " **+**"
     meaning = (spec.meaning + choices).replace("|", "\\|")
     return f"| {names}{ours} | {_default(spec, default)} | {meaning} |\n"
