@@ -8,9 +8,9 @@
     report.end(json_file)                        # the tables; the JSON file if there is one; and the exit code
 
 Runs are what was measured, figures what follows from them.  A figure has the target that it is to reach, or none.
-The JSON file of a benchmark is benchmarks/results/NAME.json when `make bench` runs it; the page docs/performance.md is
-written from these files.  Every benchmark that `make bench` runs takes --small (counts for a run of a minute or two)
-and --json FILE.
+`make bench` writes the JSON file of a benchmark to benchmarks/results/NAME.json, and page.py makes the tables beside
+these files and the figures of docs/performance.md from them.  Every benchmark that `make bench` runs takes --small
+(counts for a run of a minute or two) and --json FILE.
 
     peers = Peers(folder / "peers", {"kafka-python": ["kafka-python==1.4.7"]})
     peers.python, peers.absent      its interpreter; who could not be installed, and why

@@ -1,11 +1,12 @@
-"""Writes the results in docs/performance.md and its charts from the JSON files of benchmarks/results.
+"""Writes the pages and charts of results from the JSON files of benchmarks/results.
 
     python benchmarks/page.py [--check]
 
-What stands between the lines <!-- results --> and <!-- end of results --> is made from the files, and so are the charts
-docs/performance/NAME-light.svg and NAME-dark.svg: a bar for each figure that has a target, as a share of the target,
-which is the line in the middle.  The rest of the page is written by hand.  --check changes nothing, and ends with 1
-where page or charts are not what the files say.
+benchmarks/results/README.md has every figure and every run, with a chart NAME-light.svg and NAME-dark.svg beside it for
+each benchmark.  docs/performance.md has the ten FIGURES between the lines <!-- results --> and <!-- end of results -->,
+with the chart docs/performance/figures-light.svg (and -dark); the rest of that page is written by hand.  A chart has a
+bar for each figure with a target, as a share of the target, which is the line in the middle.  --check writes nothing,
+and ends with 1 if a page or a chart differs from what the JSON files say.
 """
 
 from __future__ import annotations
@@ -20,12 +21,27 @@ from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+TABLES = RESULTS / "README.md"
 PAGE = HERE.parent / "docs" / "performance.md"
+CHARTS = PAGE.with_suffix("")
+PER_CPU, PER_S = "messages per CPU second", "messages per second"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
 WIDTH, ROW, LEFT, BARS = 860, 26, 330, 360  # of a chart, in pixels; LEFT: of the bars
+REACHED = {True: "yes", False: "**no**", None: ""}
 MOST = 2.0  # times the target: a longer bar is cut
 
+HEAD = """# Results of the benchmarks
+
+Every figure and every run, as `make bench` measured them on one machine.  How they are measured, and the ten figures to
+begin with: [performance](../../docs/performance.md).  Made by `python benchmarks/page.py` from the JSON files beside
+this page.
+
+A chart has a bar for each figure with a target, as long as the share of the target that it reaches.  The dashed line is
+the target; bars end at twice of it.  If the target is an upper bound, a longer bar is a smaller figure.
+"""
+
 TITLES = {
+    "figures": "Ten figures",
     "mirror": "A mirror against the JVM's MirrorMaker 0.8.2.2",
     "mirror_modern": "Into and between clusters of today",
     "latency": "Latency that a mirror adds, and its start",
@@ -43,6 +59,32 @@ TITLES = {
     "offsetmap": "Offset map",
     "httplisten": "Being watched",
 }
+
+FIGURES = {  # (benchmark, work, who, unit, peer) of the ten figures in docs/performance.md -> their names there
+    ("mirror", "plain, 100 B", "ours", PER_CPU, "jvm"): "mirror 0.8.2.2 to 0.8.2.2, plain, 100 B",
+    ("mirror", "gzip, 100 B", "ours", PER_CPU, "jvm"): "mirror 0.8.2.2 to 0.8.2.2, gzip, 100 B",
+    (
+        "mirror",
+        "keyed, 10,000 keys, 100 B",
+        "ours",
+        PER_CPU,
+        "jvm",
+    ): "mirror 0.8.2.2 to 0.8.2.2, keys choose the partition",
+    ("mirror", "handlers, 100 B", "message handler", PER_CPU, "jvm"): "mirror 0.8.2.2 to 0.8.2.2, message.handler",
+    ("mirror_modern", "0.8.2.2 to 3.9.1, 100 B", "ours", PER_CPU, "MirrorMaker"): "mirror 0.8.2.2 to 3.9.1, 100 B",
+    ("mirror_modern", "3.9.1 to 3.9.1, 100 B", "ours", PER_CPU, "MirrorMaker 2"): "mirror 3.9.1 to 3.9.1, 100 B",
+    ("latency", "half load, 100 B", "ours", "p99 ms", None): "latency that a mirror adds",
+    (
+        "longlink",
+        "far target, plain, 1 KB",
+        "ours",
+        "share of the link",
+        None,
+    ): "mirror to a target 80 ms away, 100 Mbit/s",
+    ("produce", "100 B", "send_many", PER_CPU, "confluent-kafka"): "producer, send_many, 100 B",
+    ("spark", "100 B to parquet", "kafka08", PER_S, "tuples"): "Spark to Parquet, 100 B",
+}
+PEERS = {"jvm": "the JVM's MirrorMaker 0.8.2.2", "MirrorMaker": "the JVM's MirrorMaker"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,27 +124,57 @@ def share(figure: Mapping[str, Any]) -> float:
     return wanted / value if value else MOST
 
 
+def chosen(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The FIGURES that the documents have, under their names in docs/performance.md, in the form of a document."""
+    found = {
+        (document["benchmark"], *(figure[name] for name in ("work", "who", "what", "peer"))): figure
+        for document in documents
+        for figure in document["figures"]
+    }
+    figures = [
+        {**found[key], "work": name, "peer": PEERS.get(str(key[-1]), key[-1])}
+        for key, name in FIGURES.items()
+        if key in found
+    ]
+    return {"benchmark": "figures", "figures": figures}
+
+
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
+def summary(documents: Sequence[Mapping[str, Any]]) -> str:
+    """The ten figures of docs/performance.md and their chart."""
+    document = chosen(documents)
+    lines = [
+        (figure["work"], measured(figure), figure["what"], target(figure), REACHED[figure["reached"]])
+        for figure in document["figures"]
+    ]
+    return f"{picture(document, CHARTS.name + '/')}\n{rows(('work', 'figure', 'unit', 'target', 'reached'), lines)}"
+
+
+def picture(document: Mapping[str, Any], folder: str = "") -> str:
+    name = document["benchmark"]
+    return (
+        f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="{folder}{name}-dark.svg">\n'
+        f'  <img alt="{escape(alt(document))}" src="{folder}{name}-light.svg">\n</picture>\n'
+    )
+
+
 def tables(documents: Sequence[Mapping[str, Any]]) -> str:
-    """The section of results: for each benchmark its charts, figures and runs."""
-    parts = []
+    """benchmarks/results/README.md: for each benchmark its chart, figures and runs."""
+    parts = [HEAD]
     for document in documents:
         name = document["benchmark"]
         machine = document["machine"]
         form = "short form" if document["short"] else "full form"
         about = "".join(f", {key} {value}" for key, value in document["about"].items())
-        parts.append(f"### {TITLES.get(name, name)}\n")
+        parts.append(f"## {TITLES.get(name, name)}\n")
         parts.append(
             f"`benchmarks/{name}.py`, {form}, {document['at'][:10]}; {machine['cores']} cores ({machine['cpu']}), "
             f"Python {machine['python']}{about}\n"
         )
         if aimed(document):
-            parts.append(
-                f'<picture>\n  <source media="(prefers-color-scheme: dark)" srcset="performance/{name}-dark.svg">\n'
-                f'  <img alt="{escape(alt(document))}" src="performance/{name}-light.svg">\n</picture>\n'
-            )
+            parts.append(picture(document))
         parts.append(rows(("work", "who", "figure", "unit", "target", "reached"), map(figure_row, document["figures"])))
         parts.append(
             "<details><summary>Runs</summary>\n\n"
@@ -122,15 +194,19 @@ def rows(names: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def figure_row(figure: Mapping[str, Any]) -> tuple[str, ...]:
-    reached = {True: "yes", False: "**no**", None: ""}[figure["reached"]]
     return (
         figure["work"],
         figure["who"],
-        shown(figure) if figure["peer"] else number(figure["value"]),
+        measured(figure),
         figure["what"],
         target(figure),
-        reached,
+        REACHED[figure["reached"]],
     )
+
+
+def measured(figure: Mapping[str, Any]) -> str:
+    """A figure beside a column with its unit."""
+    return shown(figure) if figure["peer"] else number(figure["value"])
 
 
 def run_row(run: Mapping[str, Any]) -> tuple[str, ...]:
@@ -191,33 +267,38 @@ def chart(document: Mapping[str, Any], colours: Colours) -> str:
 
 
 def made(documents: Sequence[Mapping[str, Any]], page: str) -> dict[Path, str]:
-    """Each file as it is to be, by its path."""
+    """Text of each page and chart, by its path."""
     before, rest = page.split(BEGIN, 1)
     after = rest.split(END, 1)[1]
-    files = {PAGE: f"{before}{BEGIN}\n{tables(documents)}\n{END}{after}"}
-    for document in documents:
+    files = {PAGE: f"{before}{BEGIN}\n{summary(documents)}\n{END}{after}", TABLES: tables(documents)}
+    for folder, document in ((CHARTS, chosen(documents)), *((TABLES.parent, document) for document in documents)):
         if aimed(document):
             for name, colours in (("light", LIGHT), ("dark", DARK)):
-                files[PAGE.with_suffix("") / f"{document['benchmark']}-{name}.svg"] = chart(document, colours)
+                files[folder / f"{document['benchmark']}-{name}.svg"] = chart(document, colours)
     return files
 
 
+def outdated(files: Iterable[Path]) -> set[Path]:
+    """Charts of benchmarks that have no results any more."""
+    return {*CHARTS.glob("*.svg"), *TABLES.parent.glob("*.svg")} - set(files)
+
+
 def write(documents: Sequence[Mapping[str, Any]]) -> None:
-    """Write page and charts; charts of benchmarks that are not there are removed."""
+    """Write pages and charts; remove charts of benchmarks that have no results any more."""
     files = made(documents, PAGE.read_text())
-    folder = PAGE.with_suffix("")
-    folder.mkdir(exist_ok=True)
-    for old in set(folder.glob("*.svg")) - set(files):
+    CHARTS.mkdir(exist_ok=True)
+    for old in outdated(files):
         old.unlink()
     for file, text in files.items():
         file.write_text(text)
 
 
 def differing(documents: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """The files that are not what the JSON says."""
+    """Pages and charts that differ from what the JSON files say."""
     files = made(documents, PAGE.read_text())
-    old = set(PAGE.with_suffix("").glob("*.svg")) - set(files)
-    return sorted(old | {file for file, text in files.items() if not file.exists() or file.read_text() != text})
+    return sorted(
+        outdated(files) | {file for file, text in files.items() if not file.exists() or file.read_text() != text}
+    )
 
 
 def read(folder: Path = RESULTS) -> list[dict[str, Any]]:

@@ -4,8 +4,8 @@
 
 What `make bench` does.  Each benchmark writes FOLDER/NAME.json, is told as it goes, and has its own exit code; the
 summary is of all JSON files of the folder, also of those of an earlier run.  The short form (the default) takes about
-fifteen minutes on two cores; --full, several times the messages, an hour.  Afterwards docs/performance.md is written
-anew: its figures and charts come from these files (page.py).
+fifteen minutes on two cores; --full, several times the messages, an hour.  Afterwards page.py writes
+benchmarks/results/README.md and the figures of docs/performance.md from these files, with their charts.
 
 Exit code 0: all benchmarks ran, and no message was lost; targets that are not reached are said.
 """
@@ -84,7 +84,7 @@ def ran(name: str, folder: Path, full: bool) -> str:
 @click.option(
     "--folder", default=RESULTS, type=click.Path(path_type=Path), show_default=True, help="Folder of the JSON files."
 )
-@click.option("--page/--no-page", "writes", default=True, help="Write docs/performance.md and its charts anew.")
+@click.option("--page/--no-page", "writes", default=True, help="Write the pages of results and their charts.")
 def main(full: bool, only: str, folder: Path, writes: bool) -> None:
     """Run the benchmarks and print one summary."""
     names = only.split(",") if only else [*NAMES, *(MORE if full else ())]

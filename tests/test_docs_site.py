@@ -17,7 +17,14 @@ from tests.docpages import PAGES, ROOT
 
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = re.compile(r'(?:src|srcset)="([^"]+)"')
-BESIDE = ("README.md", "SECURITY.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md")
+BESIDE = (
+    "README.md",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "examples/README.md",
+    "benchmarks/results/README.md",
+)
 
 
 class Links(HTMLParser):

@@ -16,7 +16,7 @@ from tests.docpages import ROOT, blocks, text_of
 from tests.fakes.helppages import code_of_help
 
 README, SUPPORT, COMPARISON = text_of("/README.md"), text_of("support.md"), text_of("comparison.md")
-PERFORMANCE = text_of("performance.md")
+RESULTS = (ROOT / "benchmarks" / "results" / "README.md").read_text(encoding="utf-8")
 COMMAND = re.compile(r"(make|mirrormaker|sparkpipeline|zkconsumer|zkproducer|python -m \w+)(\s.*)?", re.DOTALL)
 
 
@@ -106,8 +106,8 @@ def test_what_the_readme_links_to_is_in_a_source_distribution():
 
 
 def measured(section: str, work: str, who: str, beside: str) -> float:
-    """Return a ratio of messages per CPU second in docs/performance.md."""
-    page = PERFORMANCE.partition(f"### {section}")[2].partition("\n### ")[0]
+    """Return a ratio of messages per CPU second in benchmarks/results/README.md."""
+    page = RESULTS.partition(f"## {section}")[2].partition("\n## ")[0]
     row = rf"^\| {re.escape(work)} \| {re.escape(who)} \| ([\d.]+) × {re.escape(beside)} \| messages per CPU second \|"
     found = re.search(row, page, re.MULTILINE)
     assert found is not None, (work, who, beside)

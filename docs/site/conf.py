@@ -18,8 +18,8 @@ LINK = re.compile(r"\]\(([^)#\s]+\.md)")
 project = "kafka-legacy-mirror"
 extensions = ["myst_parser"]
 root_doc = "README"
-include_patterns = ["*.md", "docs/*.md", "examples/*.md"]
-exclude_patterns = [".*", "build", "benchmarks", "tests", "*/*/*"]
+include_patterns = ["*.md", "docs/*.md", "examples/*.md", "benchmarks/results/*.md"]
+exclude_patterns = [".*", "build", "tests", "*/*/*/*"]
 myst_heading_anchors = 5  # as GitHub makes them
 suppress_warnings = [
     "toc.not_included",  # the sidebar comes from sidebar()
@@ -59,7 +59,7 @@ def add_files(app: Any, failure: Exception | None) -> None:
         f'<!doctype html><meta http-equiv="refresh" content="0; url={root_doc}.html"><title>{project}</title>\n',
         encoding="utf-8",
     )
-    for picture in (ROOT / "docs").rglob("*.svg"):
+    for picture in (*(ROOT / "docs").rglob("*.svg"), *(ROOT / "benchmarks").rglob("*.svg")):
         there = Path(app.outdir) / picture.relative_to(ROOT)
         there.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(picture, there)

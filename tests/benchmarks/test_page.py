@@ -1,4 +1,4 @@
-"""docs/performance.md and its charts say what the JSON files of the benchmarks say; and how both are made of them."""
+"""docs/performance.md, benchmarks/results/README.md and their charts say what the JSON files of the benchmarks say."""
 
 from __future__ import annotations
 
@@ -34,12 +34,21 @@ def test_the_page_and_its_charts_are_what_the_results_say() -> None:
 
 
 @pytest.mark.parametrize("each", KNOWN, ids=lambda each: str(each["benchmark"]))
-def test_every_figure_of_the_results_stands_in_the_page(each: dict[str, Any]) -> None:
-    lines = page.PAGE.read_text().splitlines()
+def test_every_figure_of_the_results_stands_in_the_tables(each: dict[str, Any]) -> None:
+    lines = page.TABLES.read_text().splitlines()
     for figure in each["figures"]:
         row = [line for line in lines if line.startswith(f"| {figure['work']} | {figure['who']} |")]
         assert any(page.number(figure["value"]) in line and figure["what"] in line for line in row), figure
     assert all(one["checked"] for one in each["runs"])
+
+
+def test_the_page_shows_ten_figures_each_with_a_target() -> None:
+    figures = page.chosen(KNOWN)["figures"]
+    assert len(figures) == len(page.FIGURES) == 10
+    assert page.aimed(page.chosen(KNOWN)) == figures
+    text = page.summary(KNOWN)
+    for figure in figures:
+        assert f"| {figure['work']} | {page.measured(figure)} | {figure['what']} | {page.target(figure)} |" in text
 
 
 def test_a_table_has_figures_targets_and_what_was_not_reached() -> None:
@@ -62,9 +71,12 @@ def test_a_chart_has_a_bar_for_each_target_as_long_as_its_share(colours: page.Co
 
 
 def test_a_changed_result_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    own = tmp_path / "performance.md"
+    own, tables, folder = tmp_path / "performance.md", tmp_path / "results" / "README.md", tmp_path / "performance"
     own.write_text(f"before\n{page.BEGIN}{page.END}after\n")
-    monkeypatch.setattr(page, "PAGE", own)
+    tables.parent.mkdir()
+    for name, path in (("PAGE", own), ("TABLES", tables), ("CHARTS", folder)):
+        monkeypatch.setattr(page, name, path)
+    monkeypatch.setattr(page, "FIGURES", {("mirror", "plain <1>", "ours", page.PER_CPU, "jvm"): "mirror, plain"})
     page.write([document()])
     assert own.read_text().startswith("before\n")
     assert own.read_text().endswith("after\n")
@@ -72,10 +84,13 @@ def test_a_changed_result_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     other = document()
     other["figures"][0]["value"] = 14.0
     other["figures"][0]["reached"] = False
-    folder = tmp_path / "performance"
-    assert set(page.differing([other])) == {own, folder / "mirror-dark.svg", folder / "mirror-light.svg"}
+    charts = {
+        *(folder / f"figures-{name}.svg" for name in ("light", "dark")),
+        *(tables.parent / f"mirror-{name}.svg" for name in ("light", "dark")),
+    }
+    assert set(page.differing([other])) == {own, tables, *charts}
     page.write([])
-    assert list(folder.iterdir()) == []
+    assert [*folder.iterdir(), *tables.parent.glob("*.svg")] == []
 
 
 def test_the_summary_counts_targets_and_names_what_is_wrong() -> None:
