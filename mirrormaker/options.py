@@ -153,7 +153,8 @@ class TargetOptions(ProducerConfig):
     zookeeper: str = option(
         "target.zookeeper.connect",
         "",
-        "host:port,host:port/chroot; missing topics are created through it (0.8, 0.9); 0.7 is found by it alone",
+        "ZooKeeper of the target, host:port,host:port/chroot: creates missing topics where brokers have no request for "
+        "it (up to 0.10.0), adds partitions (up to 0.11) and creates offset.map.topic; for 0.7 required, and alone",
         kind=connect_or_none,
     )
     # No target.zookeeper.set.acl: the brokers must be able to write below a topic that the mirror creates.
@@ -388,7 +389,7 @@ class MirrorOptions(Options):
     grow: bool = option(
         "target.grow.partitions",
         False,
-        "true: target topics get as many partitions as their source topics (0.8, 0.9)",
+        "true: target topics get as many partitions as their source topics (up to 0.11 by target.zookeeper.connect)",
     )
     overrides: tuple[TopicOverride, ...] = option(
         "topic.overrides", (), "other settings for some topics; of each the first entry that matches and gives it holds"
@@ -497,7 +498,7 @@ class MirrorOptions(Options):
     map_topic: str = option(
         "offset.map.topic",
         "",
-        "compacted topic of the target for the map instead, with one partition; created through its ZooKeeper",
+        "compacted topic of the target for the map instead, with one partition; created by target.zookeeper.connect",
     )
     map_every_messages: int = option(
         "offset.map.every.messages", 1000, "offsets of a target partition between two entries of the map", least=1

@@ -9,7 +9,7 @@ import pytest
 from tests.docpages import DOCS, PAGES, anchor, headings, text_of, without_blocks
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
-MADE = {"configuration.md", "reliability.md"}  # by programs, as long as what they print
+MADE = {"reliability.md"}  # by programs, as long as what they print
 LONG = 500  # lines of a page, beyond which a reader no longer finds what is on it
 
 

@@ -1,4 +1,4 @@
-"""The guide names files of this tree: what it calls by its whole path, or by `…/` and the folder before it, is there."""
+"""The guide names files of this tree: each path that it names, whole or as `…/name` in the folder before it, exists."""
 
 from __future__ import annotations
 

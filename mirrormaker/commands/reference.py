@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
-from groundwork.options import reference
+from groundwork.options import Options, reference
 from mirrormaker.config import TARGET_OVERRULED
 from mirrormaker.jvmfiles import (
     CONSUMER_IGNORED,
@@ -18,6 +18,9 @@ from mirrormaker.options import FileOptions, SourceOptions, TargetOptions
 from producer.config import ProducerConfig
 from zkconsumer.options.config import ConsumerConfig
 
+HEAD = "| option | other name | default | unit | meaning |\n|---|---|---|---|---|"
+CONNECTIONS = ("| `ssl.", "| `sasl.", "| `security.protocol`", "| `zookeeper.auth`", "| `zookeeper.ssl.")
+
 MIRROR = """\
 # Options of mirror, consumer and producer
 
@@ -28,44 +31,71 @@ Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a te
 | `mirrormaker run`, `check` | [of the mirror](#options-of-the-mirror): YAML, or the original's `.properties` |
 | `ConsumerConnector`, `zkconsumer consume --consumer-property` | [of the consumer](#options-of-the-consumer) |
 | `Producer`, `zkproducer --property` | [of the producer](#options-of-the-producer) |
+| TLS, logins and ZooKeeper credentials of all of them | [of connections](#options-of-connections) |
 | Spark's format `kafka08` | [spark](spark-options.md#options-of-reading) |
 | `sparkpipeline load` | [load jobs](spark-load.md#options-of-a-job) |
 
-Names are Kafka's own; those of 0.7 are taken, too ("other name").  An unknown one is an error that names the nearest.
-Keys of the JVM's newer client (`bootstrap.servers` …) are errors that name the key to give, except in the JVM's files.
+Names are Kafka's own; names of 0.7 work too ("other name").  An unknown option is an error that names the nearest one.
+Keys of the JVM's newer clients are errors that [name the key to give](#keys-of-the-jvms-newer-clients), except in the
+JVM's files.
 
-# Options of the mirror
+## Options of the mirror
 
-A file has three sections.  Pages and messages write an option of the section `mirror` with it, as `mirror.drop.fields`:
-in the section both names are taken.  `mirrormaker check FILE` says what is wrong, `--online` also connects.
-`--unknown-options warn` (of `run` and `check`) makes an unknown option a warning, as for the JVM.  Examples: `conf/`.
+A file has three sections: `sources`, `target`, `mirror`.  Pages and messages write an option of the section `mirror`
+with its section, as `mirror.drop.fields`; the file takes both names.  `mirrormaker check FILE` says what is wrong, and
+`--online` also connects.  With `--unknown-options warn` (of `run` and `check`) an unknown option is a warning, as for
+the JVM.  Examples: `conf/`.
 
-A mirror sets some options itself: it commits (`auto.commit.enable`) every `offset.commit.interval.ms`, waits for ever
-(`consumer.timeout.ms`), retries for ever (`message.send.max.retries`), refuses `request.required.acks` 0, and takes a
+A mirror sets some options itself: it commits every `offset.commit.interval.ms` (`auto.commit.enable`), waits forever
+(`consumer.timeout.ms`), retries forever (`message.send.max.retries`), refuses `request.required.acks` 0, and takes a
 number of replicas (2 and more) as -1, all in-sync ones.
 
-The original's `.properties` files, 0.7 to 2.x, are read as they are (`--consumer.config`, `--producer.config`);
-[what their keys mean](#keys-of-the-jvms-files).  They may also hold the options below that the JVM does not know, such
-as `version` and `target.zookeeper.connect`.  A JVM class that is not known here (`partitioner.class`, serializers) is
-an error that says what to name instead; with `--unknown-options warn` it is a warning that says what decides.
-[Which are known](transform.md#partitioners-and-encoders).
+"""
+
+SOURCES = """\
+### `sources`
+
+Source clusters, each with its consumer.  A source takes the options of [the consumer](#options-of-the-consumer) and of
+[connections](#options-of-connections); these are its own or have another default:
+
+"""
+
+TARGET = """
+### `target`
+
+The target cluster.  It takes the options of [the producer](#options-of-the-producer) and of
+[connections](#options-of-connections), except those [without effect](#without-effect); these are its own or have
+another default:
+
+"""
+
+NO_EFFECT = """
+### Without effect
+
+These options are accepted, and each is a warning.
 
 """
 
 JVM_FILES = """
-## Keys of the JVM's files
+### Keys of the JVM's files
 
-What a `consumer.properties` and a `producer.properties` may hold beside the options above.  Taken: the option here that
-it sets.  Ignored: it changes nothing of what arrives; one line for each file says which, and why.  Refused: it would
-change what arrives, or cannot be done here.  A key of no release is an error that names the nearest.
+The original's `consumer.properties` and `producer.properties`, 0.7 to 2.x, are read as they are (`--consumer.config`,
+`--producer.config`).  They may also hold the options above that the JVM does not know, such as `version` and
+`target.zookeeper.connect`.  Other keys are:
 
-What the files say together:
+- taken: the key sets an option here;
+- ignored: the key changes nothing of what arrives; one line for each file says which keys, and why;
+- refused: the key would change what arrives, or cannot be done here.
+
+A key of no release is an error that names the nearest one.  An unknown JVM class (`partitioner.class`, serializers) is
+an error that says what to name instead; with `--unknown-options warn` it is a warning that says what decides.
+[Known classes](transform.md#partitioners-and-encoders).
 
 | file | is read as |
 |---|---|
 | a consumer by `zookeeper.connect` | a member of the group in ZooKeeper |
 | by `bootstrap.servers` alone, or with `--new.consumer` | a member of the group on Kafka's coordinator |
-| by `zk.connect` | the same of Kafka 0.7 (`version=0.7.2`) |
+| by `zk.connect` | a member of the group in ZooKeeper of Kafka 0.7 (`version=0.7.2`) |
 | by both addresses, without the flag | refused: which offsets count depends on the JVM's release |
 | a producer by `zk.connect` alone | a target of 0.7 (`target.zookeeper.connect`, `target.version=0.7.2`) |
 | by `broker.list` with ids, as 0.7 has it | refused: only ZooKeeper knows the partitions of 0.7 |
@@ -76,51 +106,122 @@ What the files say together:
 """
 
 CONSUMER = """
-# Options of the consumer
+## Options of the consumer
 
-A mapping of these names, or a `ConsumerConfig`, is what `ConsumerConnector` takes ([the consumer](consumer.md)).
-Values may be text, as in a `.properties` file.  Different from a source of a mirror: `auto.offset.reset` is required,
-the release is `kafka.version`, `corrupt.message.policy` has three choices, and `partitions` reads fixed ones.
+`ConsumerConnector` takes a mapping of these names, or a `ConsumerConfig` ([the consumer](consumer.md)).  Values may be
+text, as in a `.properties` file.  TLS, logins and ZooKeeper credentials: [connections](#options-of-connections).
 
 """
 
 PRODUCER = """
-# Options of the producer
+## Options of the producer
 
-A mapping of these names, or a `ProducerConfig`, is what `Producer` takes ([the producer](producer.md)).  Different from
-the target of a mirror: retries are bounded by default, and no name begins with `target.`.
+`Producer` takes a mapping of these names, or a `ProducerConfig` ([the producer](producer.md)).  TLS, logins and
+ZooKeeper credentials: [connections](#options-of-connections).
+
+"""
+
+SHARED = """
+## Options of connections
+
+The same in sources, target, consumers and producers ([security](security.md)).
+
+"""
+
+NEWER = """
+## Keys of the JVM's newer clients
+
+Each of these is an error in the options of a consumer or producer.
 
 """
 
 
 def page() -> str:
     """The whole page, as markdown."""
-    none = _without_effect("`sources`", SourceOptions.JVM_ONLY) + _without_effect(
-        "`target`", TargetOptions.JVM_ONLY | TARGET_OVERRULED
+    of_consumer, of_producer = _rows(ConsumerConfig), _rows(ProducerConfig)
+    both = [row for row in of_consumer if row in of_producer and row.startswith(CONNECTIONS)]
+    head, _, rest = reference(FileOptions, "###", "other name").partition("### `mirror`")
+    assert head.startswith("### `sources`")
+    mirror = (
+        f"{MIRROR}{SOURCES}{_table(row for row in _rows(SourceOptions) if row not in of_consumer)}"
+        f"{TARGET}{_table(_target_rows(of_producer, both))}\n### `mirror`{rest}"
+        f"{_without_effect()}{JVM_FILES}{_fates()}"
     )
-    mirror = f"{MIRROR}{reference(FileOptions, '##', 'other name')}{none}{JVM_FILES}"
-    mirror += _fates("consumer.properties", fates(CONSUMER_NAMES, CONSUMER_IGNORED, {}))
-    mirror += _fates("producer.properties", fates(PRODUCER_NAMES, PRODUCER_IGNORED, PRODUCER_REFUSED))
-    consumer = f"{CONSUMER}{reference(ConsumerConfig, older='other name')}"
-    producer = f"{PRODUCER}{reference(ProducerConfig, older='other name')}"
-    consumer += _without_effect("the consumer", ConsumerConfig.JVM_ONLY) + _newer("consumer", ConsumerConfig.NEWER)
-    producer += _without_effect("the producer", ProducerConfig.JVM_ONLY) + _newer("producer", ProducerConfig.NEWER)
-    return f"{mirror}{consumer}{producer}"
+    consumer = f"{CONSUMER}{_table(row for row in of_consumer if row not in both)}"
+    producer = f"{PRODUCER}{_table(row for row in of_producer if row not in both)}"
+    return f"{mirror}{consumer}{producer}{SHARED}{_table(both)}{NEWER}{_newer()}"
 
 
-def _without_effect(section: str, reasons: Mapping[str, str]) -> str:
-    rows = "".join(f"| `{key}` | {why} |\n" for key, why in sorted(reasons.items()))
-    return f"\n## Without effect in {section}\n\nEach of these is a warning.\n\n| option | why |\n|---|---|\n{rows}"
+def _rows(options: type[Options]) -> list[str]:
+    """Lines of the table of options, without its head."""
+    return reference(options, older="other name").rstrip("\n").split("\n")[2:]
 
 
-def _fates(file: str, rows: Iterable[tuple[str, str, str]]) -> str:
-    table = "".join(f"| `{key}` | {fate} | {why} |\n" for key, fate, why in rows)
-    return f"### Keys of `{file}`\n\n| key | is | as what, or why |\n|---|---|---|\n{table}\n"
+def _target_rows(producer: Container[str], both: Container[str]) -> Iterator[str]:
+    """Rows of a target that differ from the producer's; credentials and TLS of its ZooKeeper in one row."""
+    same = []
+    for row in _rows(TargetOptions):
+        if row.startswith("| `target.zookeeper.") and row.replace("target.zookeeper", "zookeeper") in both:
+            same.append(row.split("`")[1])
+        elif row not in producer:
+            yield row
+    names = ", ".join(f"`{name}`" for name in same)
+    yield f"| {names} |  |  |  | as `zookeeper.auth` and `zookeeper.ssl.…` of [connections](#options-of-connections) |"
 
 
-def _newer(program: str, instead: Mapping[str, str]) -> str:
-    rows = "".join(f"| `{key}` | {name} |\n" for key, name in sorted(instead.items()))
-    return f"\n## Keys of the JVM's newer {program}\n\n| key | give instead |\n|---|---|\n{rows}"
+def _table(rows: Iterable[str]) -> str:
+    return "\n".join([HEAD, *rows, ""])
+
+
+def _grouped(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Rows (key, what it is, …), the keys of equal rows in one; in the order of their first keys."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for key, *others in rows:
+        groups.setdefault(tuple(others), []).append(f"`{key}`")
+    for rest, keys in groups.items():
+        yield ", ".join(keys), *rest
+
+
+def _of_files(rows: Mapping[str, Iterable[tuple[str, ...]]]) -> Iterator[tuple[str, ...]]:
+    """Rows of two files or programs as one: (key, …, the names of those that have the row)."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, of_one in rows.items():
+        for row in of_one:
+            found.setdefault(row, []).append(name)
+    for (key, *rest), names in sorted(found.items()):
+        yield key, *rest, ", ".join(names)
+
+
+def _without_effect() -> str:
+    rows = {
+        "sources, consumer": sorted(ConsumerConfig.JVM_ONLY.items()),
+        "target": sorted((TargetOptions.JVM_ONLY | TARGET_OVERRULED).items()),
+        "producer": sorted(ProducerConfig.JVM_ONLY.items()),
+    }
+    assert ConsumerConfig.JVM_ONLY == SourceOptions.JVM_ONLY
+    lines = "".join(f"| {keys} | {where} | {why} |\n" for keys, why, where in _grouped(_of_files(rows)))
+    return f"{NO_EFFECT}| option | of | why |\n|---|---|---|\n{lines}"
+
+
+def _fates() -> str:
+    """Keys of the JVM's files: which option each sets, which are ignored and refused."""
+    files = {
+        "consumer": list(fates(CONSUMER_NAMES, CONSUMER_IGNORED, {})),
+        "producer": list(fates(PRODUCER_NAMES, PRODUCER_IGNORED, PRODUCER_REFUSED)),
+    }
+    text = ""
+    for fate, why in (("taken", "as"), ("refused", "why"), ("ignored", "why")):
+        rows = {name: [(key, said) for key, is_, said in of_one if is_ == fate] for name, of_one in files.items()}
+        lines = "".join(f"| {keys} | {file} | {said} |\n" for keys, said, file in _grouped(_of_files(rows)))
+        text += f"#### Keys that are {fate}\n\n| key | file | {why} |\n|---|---|---|\n{lines}\n"
+    return text
+
+
+def _newer() -> str:
+    """Keys of the JVM's newer clients, and what to give instead."""
+    rows = {"consumer": ConsumerConfig.NEWER.items(), "producer": ProducerConfig.NEWER.items()}
+    lines = "".join(f"| {keys} | {who} | {instead} |\n" for keys, instead, who in _grouped(_of_files(rows)))
+    return f"| key | of | give instead |\n|---|---|---|\n{lines}"
 
 
 if __name__ == "__main__":
