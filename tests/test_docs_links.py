@@ -9,7 +9,6 @@ import pytest
 from tests.docpages import DOCS, PAGES, anchor, headings, text_of, without_blocks
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
-MADE = {"reliability.md"}  # by programs, as long as what they print
 LONG = 500  # lines of a page, beyond which a reader no longer finds what is on it
 
 
@@ -32,9 +31,8 @@ def test_every_link_leads_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", [page for page in PAGES if PAGES[page].parent == DOCS])
 def test_each_page_has_one_title_and_says_what_is_on_it(page: str) -> None:
     levels = headings(page)
-    if page not in MADE:
-        assert [level for level, _ in levels].count(1) == 1
-        assert levels[0][0] == 1
+    assert [level for level, _ in levels].count(1) == 1
+    assert levels[0][0] == 1
     first, found, contents = text_of(page).partition("\nOn this page: ")
     if found:
         named = LINK.findall(contents.partition("\n\n")[0])
@@ -42,7 +40,7 @@ def test_each_page_has_one_title_and_says_what_is_on_it(page: str) -> None:
         assert first.count("\n") < 60, "the first screen is for the common case, and ends with the contents"
 
 
-@pytest.mark.parametrize("page", sorted(PAGES.keys() - MADE))
+@pytest.mark.parametrize("page", PAGES)
 def test_no_page_is_longer_than_a_reader_overlooks(page: str) -> None:
     assert text_of(page).count("\n") <= LONG
 

@@ -291,10 +291,10 @@ def performed(sites: Sites, folder: Path, minutes: float, seed: int, say: Callab
 
 
 def made(page: str, text: str) -> str:
-    """The page with one more report; the newest first, ten at most."""
+    """The page with one more report; the newest first, two at most."""
     before, rest = page.split(BEGIN, 1)
     old, after = rest.split(END, 1)
-    reports = [text, *(line + "\n" for line in old.splitlines() if line.startswith("- "))][:10]
+    reports = [text, *(line + "\n" for line in old.splitlines() if line.startswith("- "))][:2]
     return f"{before}{BEGIN}\n{''.join(reports)}\n{END}{after}"
 
 
