@@ -46,7 +46,7 @@ TAKEN = (
     "--new.producer",
 )
 WITHOUT_EFFECT = (
-    WithoutEffect(("--num.producers",), "each target broker has one sender, whatever the load"),
+    WithoutEffect(("--num.producers",), "num.producer.connections sets the connections to each target broker"),
     WithoutEffect(("--queue.size",), "memory is bounded in bytes: queued.max.bytes in the consumer config"),
     WithoutEffect(
         ("--abort.on.send.failure",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 
 from groundwork.options import Options, reference
@@ -18,7 +19,8 @@ from mirrormaker.options import FileOptions, SourceOptions, TargetOptions
 from producer.config import ProducerConfig
 from zkconsumer.options.config import ConsumerConfig
 
-HEAD = "| option | other name | default | unit | meaning |\n|---|---|---|---|---|"
+HEAD = "| option | default | meaning |\n|---|---|---|"
+CHOICES, WORD = re.compile(r" \(([\w.-]+(?:, [\w.-]+)*)\)$"), re.compile(r"[\w.-]*[\w-]")
 CONNECTIONS = ("| `ssl.", "| `sasl.", "| `security.protocol`", "| `zookeeper.auth`", "| `zookeeper.ssl.")
 
 MIRROR = """\
@@ -35,9 +37,9 @@ Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a te
 | Spark's format `kafka08` | [spark](spark-options.md#options-of-reading) |
 | `sparkpipeline load` | [load jobs](spark-load.md#options-of-a-job) |
 
-Names are Kafka's own; names of 0.7 work too ("other name").  An unknown option is an error that names the nearest one.
-Keys of the JVM's newer clients are errors that [name the key to give](#keys-of-the-jvms-newer-clients), except in the
-JVM's files.
+Names are Kafka's own; older names, such as those of 0.7, stand behind them and work too.  An unknown option is an error
+that names the nearest one.  Keys of the JVM's newer clients are errors that
+[name the key to give](#keys-of-the-jvms-newer-clients), except in the JVM's files.
 
 ## Options of the mirror
 
@@ -56,7 +58,7 @@ SOURCES = """\
 ### `sources`
 
 Source clusters, each with its consumer.  A source takes the options of [the consumer](#options-of-the-consumer) and of
-[connections](#options-of-connections); these are its own or have another default:
+[connections](#options-of-connections); these options are its own or have another default:
 
 """
 
@@ -64,7 +66,9 @@ TARGET = """
 ### `target`
 
 The target cluster.  It takes the options of [the producer](#options-of-the-producer) and of
-[connections](#options-of-connections), except those [without effect](#without-effect); these are its own or have
+[connections](#options-of-connections), except those [without effect](#without-effect).  `zookeeper.connect` is
+refused beside `metadata.broker.list`: the target's ZooKeeper is `target.zookeeper.connect`, to which
+`zookeeper.session.timeout.ms` and `zookeeper.connection.timeout.ms` apply.  These options are the target's own or have
 another default:
 
 """
@@ -140,11 +144,11 @@ def page() -> str:
     """The whole page, as markdown."""
     of_consumer, of_producer = _rows(ConsumerConfig), _rows(ProducerConfig)
     both = [row for row in of_consumer if row in of_producer and row.startswith(CONNECTIONS)]
-    head, _, rest = reference(FileOptions, "###", "other name").partition("### `mirror`")
+    head, _, rest = _short(reference(FileOptions, "###", "other name")).partition("### `mirror`")
     assert head.startswith("### `sources`")
     mirror = (
         f"{MIRROR}{SOURCES}{_table(row for row in _rows(SourceOptions) if row not in of_consumer)}"
-        f"{TARGET}{_table(_target_rows(of_producer, both))}\n### `mirror`{rest}"
+        f"{TARGET}{_table(_target_rows(of_producer, both))}\n### `mirror`{rest}\n"
         f"{_without_effect()}{JVM_FILES}{_fates()}"
     )
     consumer = f"{CONSUMER}{_table(row for row in of_consumer if row not in both)}"
@@ -154,7 +158,30 @@ def page() -> str:
 
 def _rows(options: type[Options]) -> list[str]:
     """Lines of the table of options, without its head."""
-    return reference(options, older="other name").rstrip("\n").split("\n")[2:]
+    return _short(reference(options, older="other name")).split("\n")[2:]
+
+
+def _short(tables: str) -> str:
+    """Tables of options in three columns: older names behind the name, the unit behind the default, and choices only if
+    the meaning does not name them."""
+    lines = []
+    for line in tables.rstrip("\n").split("\n"):
+        cells = line.removeprefix("| ").removesuffix(" |").split(" | ", 4)
+        if line == "|" + "---|" * 5:
+            lines.append("|" + "---|" * 3)
+        elif line.startswith("| ") and len(cells) == 5:
+            name, older, default, unit, meaning = cells
+            if name == "option":
+                older = ""
+            elif default not in ("", "required"):
+                default = f"{default} {unit}".rstrip()
+            choices = CHOICES.search(meaning)
+            if choices is not None and set(choices[1].split(", ")) <= set(WORD.findall(meaning[: choices.start()])):
+                meaning = meaning[: choices.start()]
+            lines.append(f"| {' '.join(filter(None, (name, older)))} | {default} | {meaning} |")
+        else:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def _target_rows(producer: Container[str], both: Container[str]) -> Iterator[str]:
@@ -166,7 +193,7 @@ def _target_rows(producer: Container[str], both: Container[str]) -> Iterator[str
         elif row not in producer:
             yield row
     names = ", ".join(f"`{name}`" for name in same)
-    yield f"| {names} |  |  |  | as `zookeeper.auth` and `zookeeper.ssl.…` of [connections](#options-of-connections) |"
+    yield f"| {names} |  | as `zookeeper.auth` and `zookeeper.ssl.…` of [connections](#options-of-connections) |"
 
 
 def _table(rows: Iterable[str]) -> str:
