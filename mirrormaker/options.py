@@ -174,7 +174,7 @@ class TargetOptions(ProducerConfig):
         least=1024,
     )
     retries: int = option(
-        "message.send.max.retries", -1, "a mirror retries for ever; other values are a warning", old="num.retries"
+        "message.send.max.retries", -1, "a mirror retries forever; other values are a warning", old="num.retries"
     )
     partitioner: str = option(
         "partitioner.class",
@@ -195,7 +195,7 @@ class TargetOptions(ProducerConfig):
         kind=CLASS,
     )  # fmt: skip
     key_encoder: str = option(
-        "key.serializer.class", "", "the same of keys, but for messages without one; default: serializer.class",
+        "key.serializer.class", "", "encoder of keys, not called for messages without a key; default: serializer.class",
         kind=CLASS,
     )  # fmt: skip
     replication: int = option(
@@ -216,7 +216,8 @@ class TargetOptions(ProducerConfig):
     )  # fmt: skip
     max_partitions: int = option(
         "target.max.partitions", TopicLimits().in_all,
-        "most partitions of the target, whoever created them: the mirror creates and grows no topic beyond it", least=1,
+        "most partitions of the whole target, all topics counted: the mirror creates and grows no topic beyond it",
+        least=1,
     )  # fmt: skip
     max_new_topics: int = option(
         "target.max.new.topics.per.minute", TopicLimits().a_minute,
@@ -378,7 +379,7 @@ class MirrorOptions(Options):
     partitioning: str = option(
         "partitioning",
         "auto",
-        "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity where there are enough",
+        "identity keeps the number, key hashes the key as 0.8.2's producer does; auto: identity if there are enough",
         choices=PARTITIONINGS,
     )
     drop_fields: tuple[str, ...] = option(
@@ -409,8 +410,8 @@ class MirrorOptions(Options):
     start_timeout_ms: int = option(
         "start.timeout.ms",
         30000,
-        "time the target, or all sources, may be out of reach at start before exit 69; where one source runs the "
-        "others are waited for without end",
+        "time the target, or all sources, may be out of reach at start before exit 69; if one source runs, the others "
+        "are retried forever",
         "ms",
         least=0,
     )
@@ -487,8 +488,8 @@ class MirrorOptions(Options):
     )  # fmt: skip
     transaction_timeout_ms: int = option(
         "transaction.timeout.ms", 60000,
-        "time after which the target aborts a transaction of a mirror that is gone; read_committed consumers wait for "
-        "it so long, unless another member takes the partition over", "ms", least=1000,
+        "time after which the target aborts a transaction of a mirror that is gone; until then read_committed "
+        "consumers wait for it, unless another member takes the partition over", "ms", least=1000,
     )  # fmt: skip
     map_folder: str = option(
         "offset.map.folder",

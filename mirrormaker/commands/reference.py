@@ -37,7 +37,7 @@ Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a te
 | Spark's format `kafka08` | [spark](spark-options.md#options-of-reading) |
 | `sparkpipeline load` | [load jobs](spark-load.md#options-of-a-job) |
 
-Names are Kafka's own; older names, such as those of 0.7, stand behind them and work too.  An unknown option is an error
+Names are Kafka's own; older names, such as those of 0.7, follow them and work too.  An unknown option is an error
 that names the nearest one.  Keys of the JVM's newer clients are errors that
 [name the key to give](#keys-of-the-jvms-newer-clients), except in the JVM's files.
 
@@ -128,7 +128,7 @@ ZooKeeper credentials: [connections](#options-of-connections).
 SHARED = """
 ## Options of connections
 
-The same in sources, target, consumers and producers ([security](security.md)).
+Sources, target, consumers and producers all take them ([security](security.md)).
 
 """
 

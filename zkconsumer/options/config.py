@@ -23,7 +23,7 @@ from zkconsumer.offsets.modes import Mode, mode_of
 from zkconsumer.options import optiontypes
 
 JVM_ONLY: Final = {
-    "shallowiterator.enable": "compressed sets are passed on whole where that is possible",
+    "shallowiterator.enable": "compressed sets are passed on whole if possible",
     "mirror.topics.whitelist": "topics are chosen by the whitelist of the mirror or of the streams",
     "mirror.topics.blacklist": "topics are chosen by the blacklist of the mirror or of the streams",
     "mirror.consumer.numthreads": "streams are counted by num.streams",
@@ -139,7 +139,7 @@ class ConsumerConfig(SecurityOptions):
     brokers: tuple[tuple[str, int], ...] = option(
         "bootstrap.servers",
         (),
-        "brokers that are asked for all others, with coordination kafka and of fixed partitions: host:port,…",
+        "bootstrap brokers, with coordination kafka and for fixed partitions: host:port,…",
         old="metadata.broker.list",
         kind=optiontypes.brokers,
     )
@@ -213,7 +213,7 @@ class ConsumerConfig(SecurityOptions):
     metadata_max_age_ms: int = option(
         "metadata.max.age.ms",
         30000,
-        "with coordination kafka: time between two looks for new topics and partitions",
+        "with coordination kafka: time between two checks for new topics and partitions",
         "ms",
         least=100,
     )
@@ -366,7 +366,7 @@ class ConsumerConfig(SecurityOptions):
     listener_timeout_ms: int = option(
         "listener.timeout.ms",
         3000,
-        "how long a rebalance listener is waited for",
+        "longest wait for a call of the rebalance listener",
         "ms",
         least=1,
     )
