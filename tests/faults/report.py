@@ -1,9 +1,9 @@
-"""Table of docs/reliability.md, made from the last full run of the fault matrix.
+"""Figures of the last full run of the fault matrix: their sum in docs/reliability.md, each row in results.md here.
 
-    python -m tests.faults.report [FILE]     writes the table from the lines of FILE (tests/faults/results.jsonl)
+    python -m tests.faults.report [FILE]     writes both from the lines of FILE (tests/faults/results.jsonl)
 
-Each run of a row appends its verdict to the file that FAULT_REPORT names.  What stands in the page between the lines
-<!-- results --> and <!-- end of results --> is made; the rest is written by hand.
+Each run of a row appends its verdict to the file that FAULT_REPORT names.  The page has a sentence between the lines
+<!-- results --> and <!-- end of results -->, and a column of its rows (tests.faults.rows); the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.jsonl"
+TABLE = HERE / "results.md"
 PAGE = HERE.parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- results -->\n", "<!-- end of results -->\n"
+WHOLE = """\
+# Figures of the fault matrix
+
+The last full run, a line for each row ([what it demands](../../docs/reliability.md#rows)).  `outside` counts duplicates
+that no fault explains; `recovery` is measured if a fault stops partitions; `memory` is the largest growth of a daemon.
+Made by `python -m tests.faults.report`.
+"""
 HEAD = ("row", "fault", "runs", "messages", "lost", "duplicates: max ≤ bound", "outside", "unsafe commits",
         "recovery s: p50, max ≤ bound", "memory MB", "passed")  # fmt: skip
 
@@ -75,12 +83,49 @@ def _line(number: str, title: str, runs: Sequence[Mapping[str, Any]]) -> tuple[s
     )
 
 
+def whole_table(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of results.md."""
+    return f"{WHOLE}\n{table(verdicts)}"
+
+
+def summary(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sums of all runs as a sentence."""
+
+    def total(name: str) -> str:
+        return f"{sum(verdict[name] for verdict in verdicts):,}"
+
+    passed = sum(not verdict["failures"] for verdict in verdicts)
+    return (
+        f"{passed} of {len(verdicts)} runs passed.  Of {total('messages')} messages {total('lost')} were lost; "
+        f"{total('unsafe_commits')} commits were unsafe, and {total('outside')} duplicates outside a fault's window.  "
+        f"A daemon grew by {max(verdict['grown_bytes'] for verdict in verdicts) / 1e6:.0f} MB at most.\n"
+    )
+
+
+def measured(verdicts: Sequence[Mapping[str, Any]]) -> dict[int, str]:
+    """Return by number of a row how many runs passed, most messages stored twice, and the longest recovery."""
+    rows: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
+    for verdict in verdicts:
+        rows[int("".join(filter(str.isdigit, verdict["row"])))].append(verdict)
+    return {number: _measured(runs) for number, runs in rows.items()}
+
+
+def _measured(runs: Sequence[Mapping[str, Any]]) -> str:
+    recoveries = [run["recovery_s"] for run in runs if run["recovery_s"] is not None]
+    recovery = f", {max(recoveries):.1f} s" if recoveries else ""
+    passed = sum(not run["failures"] for run in runs)
+    return f"{passed} of {len(runs)}, twice {max(run['duplicates'] for run in runs):,}{recovery}"
+
+
 def made(page: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """The page with the table of these verdicts."""
+    """Return the page with the sums of these verdicts."""
     before, rest = page.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n{table(verdicts)}\n{END}{rest.split(END, 1)[1]}"
+    return f"{before}{BEGIN}\n{summary(verdicts)}\n{END}{rest.split(END, 1)[1]}"
 
 
 if __name__ == "__main__":
-    given = Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS
-    PAGE.write_text(made(PAGE.read_text(encoding="utf-8"), read(given)), encoding="utf-8")
+    from tests.faults import rows
+
+    given = read(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
+    TABLE.write_text(whole_table(given), encoding="utf-8")
+    PAGE.write_text(rows.made(made(PAGE.read_text(encoding="utf-8"), given), given), encoding="utf-8")

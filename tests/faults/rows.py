@@ -9,8 +9,12 @@ holds that each named test exists, that none of F1 to F48 is missing, and that d
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from tests.faults import report
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
@@ -164,19 +168,22 @@ ROWS = (
 )  # fmt: skip
 
 
-def section() -> str:
-    """Return the table of docs/reliability.md: what each row demands, and what its tests do not show."""
-    lines = ["| row | fault | demanded | not shown |", "|---|---|---|---|"]
+def section(verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of docs/reliability.md: what each row demands, what was measured, what its tests do not show."""
+    measured = report.measured(verdicts)
+    lines = ["| row | fault | demanded | measured | not shown |", "|---|---|---|---|---|"]
     for row in ROWS:
-        lines.append(f"| F{row.number} | {row.fault} | {row.acceptance} | {row.lacking} |")
+        lines.append(
+            f"| F{row.number} | {row.fault} | {row.acceptance} | {measured.get(row.number, '')} | {row.lacking} |"
+        )
     return "\n".join(lines) + "\n"
 
 
-def made(page: str) -> str:
-    """The page with this table."""
+def made(page: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """Return the page with this table."""
     before, rest = page.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n{section()}\n{END}{rest.split(END, 1)[1]}"
+    return f"{before}{BEGIN}\n{section(verdicts)}\n{END}{rest.split(END, 1)[1]}"
 
 
 if __name__ == "__main__":
-    PAGE.write_text(made(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(made(PAGE.read_text(encoding="utf-8"), report.read(report.RESULTS)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The table of docs/reliability.md is what the verdicts of the last full run say."""
+"""The figures of docs/reliability.md are what the verdicts of the last full run say."""
 
 from __future__ import annotations
 
@@ -41,4 +41,14 @@ def test_a_verdict_that_is_noted_is_read_again(tmp_path, monkeypatch: pytest.Mon
 
 def test_the_page_is_what_the_verdicts_say() -> None:
     page = report.PAGE.read_text(encoding="utf-8")
-    assert report.made(page, report.read(report.RESULTS)) == page, "run python -m tests.faults.report"
+    verdicts = report.read(report.RESULTS)
+    assert report.made(page, verdicts) == page, "run python -m tests.faults.report"
+    assert report.TABLE.read_text(encoding="utf-8") == report.whole_table(verdicts), "run python -m tests.faults.report"
+
+
+def test_runs_of_all_parts_of_a_row_are_measured_as_one() -> None:
+    runs = [ONE, dataclasses.replace(ONE, row="F6a", recovery_s=None)]
+    runs.append(dataclasses.replace(ONE, row="F6b", lost=1, duplicates=70, recovery_s=7.5, failures=("lost",)))
+    verdicts = [dataclasses.asdict(run) for run in runs]
+    assert report.measured(verdicts) == {3: "1 of 1, twice 40, 6.5 s", 6: "1 of 2, twice 70, 7.5 s"}
+    assert report.summary(verdicts).startswith("2 of 3 runs passed.  Of 3,000 messages 1 were lost; 0 commits")
