@@ -103,7 +103,7 @@ class SourceOptions(ConsumerConfig):
     auto_offset_reset: str = option(
         "auto.offset.reset",
         "smallest",
-        "first offset where none is committed or it lies outside the log: smallest, largest (skips) or fail (parks)",
+        "first offset if none is committed or it is outside the log: smallest, largest (skips) or fail (parks)",
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
         newer=NEWER_RESETS,
@@ -185,8 +185,8 @@ class TargetOptions(ProducerConfig):
     )
     unkeyed: str = option(
         "unkeyed.partitioner", "",
-        "of messages without a key, where partitioner.class or mirror.partitioning key decides; default: all of a "
-        "source partition go to one target partition, in order",
+        "partitioner of messages without a key, if partitioner.class or mirror.partitioning key decides; default:"
+        " all of a source partition go to one target partition, in order",
         choices=UNKEYED,
     )  # fmt: skip
     encoder: str = option(
@@ -204,8 +204,8 @@ class TargetOptions(ProducerConfig):
     )  # fmt: skip
     topic_settings: TopicSettings = option(  # noqa: RUF009  # TopicSettings never change
         "target.topic.configs", NO_SETTINGS,
-        "settings of topics the mirror creates, separated by commas: NAME as the source topic has it set (not as its "
-        "brokers' default is), NAME=VALUE fixed; default: all are the target's own",
+        "settings of topics the mirror creates, separated by commas: NAME copies the source topic's own setting "
+        "(not its brokers' default), NAME=VALUE sets one; default: the target's own",
         kind=topic_settings,
     )  # fmt: skip
 
@@ -384,8 +384,8 @@ class MirrorOptions(Options):
     )
     drop_fields: tuple[str, ...] = option(
         "drop.fields", (),
-        "headers, timestamps: what messages go without, counted, where the target's message format has no room for it;"
-        " default: a message that has it parks its partition", kind=droppable,
+        "headers, timestamps: fields that messages lose, counted, if the target's message format has no room for "
+        "them; default: a message that has one parks its partition", kind=droppable,
     )  # fmt: skip
     grow: bool = option(
         "target.grow.partitions",
@@ -453,8 +453,8 @@ class MirrorOptions(Options):
         " /status; default: none", kind=listen_address,
     )  # fmt: skip
     http_hosts: tuple[str, ...] = option(
-        "http.hosts", (), "names that clients of http.listen may ask by, beside addresses, names without a dot and this"
-        " machine's: a list; .example.com is a whole domain, * any name", kind=host_list,
+        "http.hosts", (), "names that clients may use for http.listen, beside addresses, names without a dot and this "
+        "machine's: a list; .example.com is a whole domain, * any name", kind=host_list,
     )  # fmt: skip
     log_level: str = option("log.level", "info", "lowest level of log lines; also `run --log-level`", choices=LEVELS)
     log_format: str = option(

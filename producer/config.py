@@ -199,15 +199,15 @@ class ProducerConfig(SecurityOptions):
     )  # fmt: skip
     confirm: str = option(
         "confirm", NO_CONFIRM,
-        "acknowledgement by Kafka 0.7, which has none. offsets: a message counts as stored once an offset request "
+        "how messages to Kafka 0.7 are acknowledged. offsets: a message counts as stored once an offset request "
         "behind it on the same connection was answered, and is retried otherwise; none: once it is sent",
         choices=(NO_CONFIRM, BY_OFFSETS),
     )  # fmt: skip
     idempotence: bool | None = option(
         "enable.idempotence", None,
-        "number record batches, so that brokers (0.11 and later) store each once however often it is sent, unless the "
-        "times of its messages are older than brokers remember a producer (7 days, 1 day from 3.4 on); default: where "
-        "brokers and request.required.acks (-1) allow it; true: only then anything is sent",
+        "number record batches, so that brokers (0.11 and later) store each once, unless its messages are older "
+        "than brokers remember a producer (7 days, 1 day from 3.4 on); default: if brokers and "
+        "request.required.acks (-1) allow it; true: else send nothing",
     )  # fmt: skip
     max_in_flight: int = option(
         "max.in.flight", 5, "requests in flight on one connection, on different partitions", least=1

@@ -147,8 +147,8 @@ def test_a_mirror_commits_what_is_acknowledged_starts_at_the_smallest_offset_and
             [
                 "m.yaml: sources[0]: option 'zookeeper.conect' is unknown; did you mean 'zookeeper.connect'?",
                 "m.yaml: sources[0]: option 'zookeeper.connect' is missing: "
-                "ZooKeeper of the cluster to read: host:port,host:port/chroot; with coordination kafka it may be "
-                "given, and is asked at the start whether the group has left it",
+                "ZooKeeper of the cluster to read: host:port,host:port/chroot; optional with coordination kafka, "
+                "to check at the start that the group has left it",
             ],
         ),
         (

@@ -112,8 +112,8 @@ class ConsumerConfig(SecurityOptions):
     zookeeper_connect: str = option(
         "zookeeper.connect",
         "",
-        "ZooKeeper of the cluster to read: host:port,host:port/chroot; with coordination kafka it may be given, and is "
-        "asked at the start whether the group has left it",
+        "ZooKeeper of the cluster to read: host:port,host:port/chroot; optional with coordination kafka, to check"
+        " at the start that the group has left it",
         old="zk.connect",
         kind=connect_string,
         required=True,
@@ -122,8 +122,8 @@ class ConsumerConfig(SecurityOptions):
     coordination: str = option(
         "coordination",
         "zookeeper",
-        "what keeps the group: zookeeper, as the consumers of 0.7 and 0.8; kafka, its own coordinator (0.9 and later), "
-        "as the Java consumer, without any ZooKeeper",
+        "who coordinates the group: zookeeper, as for consumers of 0.7 and 0.8; kafka, its own coordinator (0.9 "
+        "and later), as for the Java consumer",
         choices=("zookeeper", "kafka"),
     )
     version: str = option(
@@ -158,9 +158,8 @@ class ConsumerConfig(SecurityOptions):
     auto_offset_reset: str = option(
         "auto.offset.reset",
         "",
-        "first offset where none is committed or it lies outside the log: smallest, largest, or fail, "
-        "which parks a partition whose offset lies outside (and begins at the smallest where none is "
-        "committed)",
+        "first offset if none is committed or it is outside the log: smallest, largest, or fail, which parks a "
+        "partition whose offset is outside (and begins at the smallest if none is committed)",
         old="autooffset.reset",
         choices=("smallest", "largest", "fail"),
         required=True,
@@ -195,18 +194,18 @@ class ConsumerConfig(SecurityOptions):
     group_session_timeout_ms: int = option(
         "session.timeout.ms",
         GROUP_SESSION_MS,
-        "with coordination kafka: silence after which the coordinator gives our partitions to other members; where "
-        "rebalance.timeout.ms is shorter, that counts, since it ends first once another joins; brokers take "
-        "6 s to 5 min or more (group.min.session.timeout.ms, group.max.session.timeout.ms), those before 0.10.1 30 s, "
-        "which is the default there",
+        "with coordination kafka: silence after which the coordinator gives our partitions to other members (a "
+        "shorter rebalance.timeout.ms counts once another joins); brokers accept 6 s to 5 min or more "
+        "(group.min.session.timeout.ms, group.max.session.timeout.ms), before 0.10.1 up to 30 s, the default "
+        "there",
         "ms",
         least=1000,
     )
     rebalance_timeout_ms: int = option(
         "rebalance.timeout.ms",
         60000,
-        "with coordination kafka: how long the coordinator waits for a member to finish and commit what it has and to "
-        "join a rebalance (before 0.10.1 it waits session.timeout.ms)",
+        "with coordination kafka: how long the coordinator waits for a member to finish, commit and join a "
+        "rebalance (before 0.10.1 it waits session.timeout.ms)",
         "ms",
         least=1000,
     )
@@ -220,8 +219,8 @@ class ConsumerConfig(SecurityOptions):
     zookeeper_set_acl: bool = option(
         "zookeeper.set.acl",
         False,
-        "nodes we create are writable with these credentials only, and readable by all; for groups whose "
-        "members all have them",
+        "make our nodes writable with these credentials only, and readable by all; for groups whose members all "
+        "have them",
         behind="zookeeper.connect",
     )
 
@@ -237,8 +236,8 @@ class ConsumerConfig(SecurityOptions):
     rebalance_max_retries: int = option(
         "rebalance.max.retries",
         4,
-        "failed rebalances in a row after which an alarm is raised; retries go on; no fewer count than a dead member "
-        "holds its share, which is zookeeper.session.timeout.ms",
+        "failed rebalances in a row after which an alarm is raised; retries continue; never fewer than fit into "
+        "zookeeper.session.timeout.ms, for which a dead member holds its share",
         old="rebalance.retries.max",
         least=1,
     )
@@ -307,7 +306,7 @@ class ConsumerConfig(SecurityOptions):
     queued_max_chunks: int = option(
         "queued.max.message.chunks",
         2,
-        "fetches of one partition that may wait to be read; while it holds more bytes than that it is not fetched",
+        "fetches of one partition that may wait to be read; a partition that holds more bytes is not fetched",
         old="queuedchunks.max",
         least=1,
     )
@@ -343,8 +342,8 @@ class ConsumerConfig(SecurityOptions):
     isolation_level: str = option(
         "isolation.level",
         "read_committed",
-        "messages of transactions (brokers of 0.11 and later): read_committed, those of committed ones, up to where "
-        "one is open; read_uncommitted, all, of aborted ones too",
+        "messages of transactions (brokers of 0.11 and later): read_committed delivers committed ones, up to an "
+        "open transaction; read_uncommitted delivers all, also aborted ones",
         choices=("read_committed", "read_uncommitted"),
     )
     corrupt_policy: str = option(
@@ -416,16 +415,15 @@ class ConsumerConfig(SecurityOptions):
     offsets_retention_ms: int = option(
         "offsets.retention.ms",
         -1,
-        "offset retention time in Kafka; -1: the brokers', a day by default; 0.8.2 is only asked for more than a day, "
-        "counted by this machine's clock",
+        "offset retention time in Kafka; -1: the brokers', a day by default; sent to 0.8.2 only if longer than a "
+        "day, by this machine's clock",
         "ms",
         least=-1,
     )
     offsets_migrate: str = option(
         "offsets.migrate.on.start",
         "refuse",
-        "with offsets in Kafka alone, where ZooKeeper has some that Kafka has not: refuse to start, or "
-        "copy them to Kafka",
+        "with offsets in Kafka alone, if only ZooKeeper has some: refuse to start, or copy them to Kafka",
         choices=("refuse", "copy"),
     )
     metrics_enable: bool = option(
