@@ -1,7 +1,7 @@
 """Sentences about what needs attention in a mirror, for `mirrormaker status` and the status page.  Pure.
 
-Each sentence is shown once.  One outage makes the mirror not ready, and is the state of the target, or the reason of a
-source and of its thousand partitions: the first of these says it, and the partitions are only named.
+Each sentence is shown once.  One outage makes the mirror not ready, changes the target's state, and is the reason of a
+source and of each of its partitions: the sentence is shown at the first of these, and the partitions are only named.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ _TIME = re.compile(r"\(for \d+ s[^)]*\)|\bfor (?:up to )?\d+ s\b")
 
 
 class Attention(NamedTuple):
-    """One sentence.  level: BAD or WARN."""
+    """One sentence about a problem, with its level: BAD or WARN."""
 
     level: str
     text: str
 
 
 def view(report: MirrorReport) -> dict[str, Any]:
-    """Return the report in values that JSON has, with these sentences: what /status and `mirrormaker status` show."""
+    """Return the report as JSON values together with the attention sentences, as /status and `mirrormaker status` show
+    it."""
     return as_json(report) | {"attention": [one._asdict() for one in attention(report)]}
 
 
 def attention(report: MirrorReport) -> tuple[Attention, ...]:
-    """Return what keeps the mirror, or a part of it, from copying as it is configured: the worst first."""
+    """Return the reasons why the mirror, or a part of it, does not copy as configured; the worst first."""
     found: dict[str, Attention] = {}
     for one in _all(report):
         found.setdefault(untimed(one.text), one)
@@ -41,7 +42,7 @@ def attention(report: MirrorReport) -> tuple[Attention, ...]:
 
 
 def untimed(sentence: str) -> str:
-    """Return a sentence without how long it has been so: workers notice one outage at different moments."""
+    """Return a sentence without its durations, because workers notice one outage at different moments."""
     return _TIME.sub("", sentence)
 
 
@@ -69,7 +70,7 @@ def _all(report: MirrorReport) -> Iterator[Attention]:
     if (hidden := len(report.waiting) - MAX_GROUPS) > 0:
         yield Attention(WARN, f"waiting: {hidden:,} more topics and partitions")
     reasons = {row.reason for row in report.partitions}
-    for limit in report.limits:  # of an operator, on what another member reads now
+    for limit in report.limits:  # limits set by an operator, applied to what another member reads now
         if limit.reason not in reasons:
             yield Attention(WARN, f"limit: {limit.source}: {limit.name}: {limit.reason}")
 
@@ -79,10 +80,10 @@ def _in(reason: str, said: list[str]) -> bool:
 
 
 def _partitions(report: MirrorReport) -> Iterator[Attention]:
-    """One sentence for all partitions of a source that have a state and a reason in common."""
+    """Yield one sentence for all partitions of a source that have the same state and reason."""
     alike: dict[tuple[str, str, str], list[PartitionReport]] = {}
     for row in report.partitions:
-        if row.reason and row.state != "waiting":  # its topic waits, and says so once
+        if row.reason and row.state != "waiting":  # the waiting topic already has a sentence of its own
             alike.setdefault((row.state, row.source, untimed(row.reason)), []).append(row)
     groups = sorted(alike.items(), key=lambda item: ORDER.index(item[0][0]) if item[0][0] in ORDER else len(ORDER))
     for (state, source, _), rows in groups[:MAX_GROUPS]:
@@ -97,5 +98,5 @@ def _partitions(report: MirrorReport) -> Iterator[Attention]:
 
 
 def own_reason(reason: str, source: str) -> str:
-    """Return the reason of a partition; "": it is that of its source or of the target, which stands above."""
+    """Return the partition's own reason, or "" if it only repeats the reason of its source or of the target."""
     return "" if reason.startswith(("target: ", f"source {source}: ")) else reason

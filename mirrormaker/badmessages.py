@@ -1,20 +1,20 @@
-"""Bad messages: what is done about a message that cannot be copied, by its kind and the policies of its topic.  Pure.
+"""Bad messages: decides how to handle a message that cannot be copied, by its kind and its topic's policies.  Pure.
 
-    oversize      larger than the target takes, or than a fetch from the source may grow
+    oversize      larger than the target accepts, or than a fetch from the source may grow
     corrupt       damaged: in the source's log, or found by the target
-    undecodable   whole, and yet not readable: an unknown format, compression that does not open, an encoder that raises
-    handler       message.handler raised, or gave back something that is no message
-    refused       whole, and refused by the target for what it is: its timestamp, no key for a compacted topic
-    unclear       refused by the target, which does not say why; no option sets the policy, an operator may release it
+    undecodable   intact but not readable: an unknown format, compression that does not open, an encoder that raises
+    handler       message.handler raised, or returned something that is not a message
+    refused       intact, but the target refuses its content: its timestamp, or no key for a compacted topic
+    unclear       the target refuses it and does not say why; no option sets the policy, an operator may release it
 
-    park          nothing of the partition is copied from the message on; it is tried again (parked.retry.ms)
-    dead-letter   the message goes to mirror.dead.letter.topic, and the partition goes on behind it
-    skip          the partition goes on behind it; counted, logged, shown
+    park          nothing of the partition is copied from the message onwards; it is retried (parked.retry.ms)
+    dead-letter   the message goes to mirror.dead.letter.topic, and the partition resumes behind it
+    skip          the partition resumes behind the message; the message is counted, logged and shown
     fail          the mirror drains, commits and ends with exit code 65
 
-What the target refuses often names more than one message, and a damaged byte may have been damaged on the way.  So
-before anything but park is done the message is isolated (mirrormaker.isolation), and data that seems damaged is fetched
-again REFETCHES times.  What the target refuses is isolated whatever the policy: the partition parks at the message.
+A refusal by the target often covers more than one message, and a damaged byte may have been damaged in transit.  So
+before any action except park, the message is isolated (mirrormaker.isolation), and data that seems damaged is fetched
+again REFETCHES times.  A message that the target refuses is isolated whatever the policy: the partition parks at it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from zkconsumer.errors import DamagedMessage, EntryTooLarge
 Kind = Literal["oversize", "corrupt", "undecodable", "handler", "refused", "unclear"]
 Policy = Literal["park", "dead-letter", "skip", "fail"]
 POLICIES: tuple[Policy, ...] = ("park", "dead-letter", "skip", "fail")
-RELEASES: tuple[Policy, ...] = ("dead-letter", "skip")  # what an operator may do about a parked message, once
-REFETCHES = 3  # of data that seems damaged
-REFETCH_S = 0.25  # backoff before the first; then twice as long each
+RELEASES: tuple[Policy, ...] = ("dead-letter", "skip")  # policies that an operator may apply once to a parked message
+REFETCHES = 3  # attempts to fetch data again that seems damaged
+REFETCH_S = 0.25  # backoff before the first refetch; doubled each time
 ISOLATIONS = 4  # tries to find the one message that is bad, before the partition stays parked
-REFUSED = frozenset({2, 32, 87})  # CorruptMessage (of bytes that are whole), InvalidTimestamp, InvalidRecord
-UNCLEAR = -1  # also what 0.8 answers for a wrapper that it cannot open
+REFUSED = frozenset({2, 32, 87})  # CorruptMessage (of intact bytes), InvalidTimestamp, InvalidRecord
+UNCLEAR = -1  # brokers of 0.8 also answer this for a wrapper that they cannot open
 SEEMS_DAMAGED: frozenset[Kind] = frozenset({"corrupt", "undecodable"})
 REFUSED_KIND: frozenset[Kind] = frozenset({"refused"})
 UNCLEAR_KIND: frozenset[Kind] = frozenset({"unclear"})
@@ -64,7 +64,7 @@ HELPS = {
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """The policies of a topic.  unclear: no option sets it."""
+    """Policies of a topic, one for each kind.  `unclear` is not set by any option."""
 
     oversize: Policy = "park"
     corrupt: Policy = "park"
@@ -78,12 +78,12 @@ class Policies:
         return found
 
     def any(self, policy: Policy) -> bool:
-        """Whether any kind has this policy."""
+        """True if any kind has this policy."""
         return policy in (self.oversize, self.corrupt, self.undecodable, self.handler, self.refused, self.unclear)
 
     @classmethod
     def all(cls, policy: Policy) -> Policies:
-        """One policy for every kind."""
+        """Return policies with this one policy for every kind."""
         return cls(policy, policy, policy, policy, policy, policy)
 
 
@@ -94,10 +94,10 @@ PARK_ALL = Policies()
 class BadMessage:
     """One message that cannot be copied, or one entry that cannot be opened.
 
-    resume_at: where the source goes on behind it.  offsets: how many messages it may be; None: not known (0.7).
-    index: which of the messages that share its offset (0.7).  entry: its bytes as they were fetched, or as many of them
-    as are known.  message: decoded, where it can be: (key, value, timestamp in ms, block of its headers).  nbytes: its
-    size in the log.
+    resume_at: the offset at which the source resumes behind it.  offsets: how many messages it may hold; None if
+    unknown (0.7). index: its position among the messages that share its offset (0.7).  entry: its bytes as fetched, as
+    far as they are known.  message: the decoded message, if it could be decoded: (key, value, timestamp in ms, block of
+    its headers). nbytes: its size in the log.
     """
 
     tp: TopicPartition
@@ -113,7 +113,7 @@ class BadMessage:
 
     @property
     def shares_offset(self) -> bool:
-        """Others behind it have the same offset, so the source cannot go on behind it alone."""
+        """True if messages behind it have the same offset, so the source cannot resume behind this message alone."""
         return self.resume_at <= self.offset
 
     @property
@@ -122,14 +122,14 @@ class BadMessage:
 
     @property
     def what(self) -> str:
-        """What is left out with it."""
+        """Return a description of what is left out together with it."""
         if self.offsets is None:
             return f"an entry of {self.nbytes} bytes, with an unknown number of messages"
         return "1 message" if self.offsets == 1 else f"an entry of {self.offsets} offsets"
 
     @property
     def named(self) -> str:
-        """The record that goes with it, by what may be shown: never its bytes."""
+        """Return a description of the record without its bytes: messages may be confidential."""
         if self.message is None:
             return f"{self.what} at {self.offset}, {self.nbytes} bytes"
         key, value, stamp, _ = self.message
@@ -140,18 +140,19 @@ class BadMessage:
 
 
 class Action(Enum):
-    """What is done next about a parked partition."""
+    """Next action for a parked partition."""
 
     PARK = "park"
-    ISOLATE = "isolate"  # fetch again, with its messages one by one
-    REFETCH = "refetch"  # the same after a backoff: it may have been damaged on the way
+    ISOLATE = "isolate"  # fetch again, and copy the messages one by one
+    REFETCH = "refetch"  # fetch again after a backoff: the data may have been damaged in transit
     DEAD_LETTER = "dead-letter"
     SKIP = "skip"
     FAIL = "fail"
 
 
 def suspected(reason: Exception) -> frozenset[Kind]:
-    """The kinds of bad message that may be behind an error; empty: it is about no single message."""
+    """Return the kinds of bad message that may have caused an error; empty if the error is not about a single
+    message."""
     match reason:
         case TooLarge() | EntryTooLarge():
             return frozenset({"oversize"})
@@ -178,10 +179,10 @@ def suspected(reason: Exception) -> frozenset[Kind]:
 
 
 def kind_of(reason: Exception) -> Kind | None:
-    """The kind of a message that is known to be the only one an error is about; None: it is about no message."""
+    """Return the kind of the only message that an error can be about, or None if the error is not about a message."""
     match reason:
         case BrokerError() if reason.code in REFUSED:
-            return "refused"  # its bytes are whole: what is damaged fails before it is sent
+            return "refused"  # its bytes are intact: damaged bytes fail before they are sent
         case DamagedMessage():
             return "undecodable" if isinstance(reason.__cause__, UnknownMagic) else "corrupt"
         case UnknownMagic():
@@ -200,10 +201,10 @@ def kind_of(reason: Exception) -> Kind | None:
 
 
 def decide(policies: Policies, reason: Exception, bad: BadMessage | None, refetched: int, isolations: int) -> Action:
-    """What is done about a partition that is parked for this reason.
+    """Decide the next action for a partition that is parked for this reason.
 
-    bad: the message at fault; None: not known yet.  refetched: how often it was fetched again and found bad again.
-    isolations: how often it was fetched again to find out which message is at fault.
+    bad: the message at fault, or None while it is not known.  refetched: how often it was fetched again and was still
+    bad. isolations: how often it was fetched again to find the message at fault.
     """
     if bad is None:
         return Action.ISOLATE if isolates(policies, reason) and isolations < ISOLATIONS else Action.PARK
@@ -216,25 +217,25 @@ def decide(policies: Policies, reason: Exception, bad: BadMessage | None, refetc
 
 
 def isolates(policies: Policies, reason: Exception) -> bool:
-    """True if the one message behind an error is looked for, because a policy leaves it out, or because the target
-    refused more than it: then the partition would park before it, with neighbours that could be copied."""
+    """True if the message behind an error must be found: a policy leaves it out, or the target refused a whole batch.
+    Otherwise the partition would park with good messages behind the bad one in the same batch."""
     kinds = suspected(reason)
     by_target = isinstance(reason, BrokerError | Undeliverable)
     return bool(kinds) and (by_target or any(policies.of(kind) != "park" for kind in kinds))
 
 
 def options_of(kinds: Collection[Kind]) -> str:
-    """Return the options that say what becomes of a message of these kinds: `mirror.refused.policy`."""
+    """Return the options that set the policies of these kinds, such as `mirror.refused.policy`."""
     return ", ".join(OPTION[kind] for kind in OPTION if kind in kinds)
 
 
 def backoff_s(refetched: int) -> float:
-    """Seconds before data that seems damaged is fetched again."""
+    """Return the seconds to wait before data that seems damaged is fetched again."""
     return float(REFETCH_S * 2**refetched)
 
 
 def of_source(tp: TopicPartition, reason: Exception, counts_messages: bool) -> BadMessage | None:
-    """The entry that the consumer itself could not read and has measured; None: the error is no such."""
+    """Return the entry that the consumer itself could not read and has measured, or None for any other error."""
     if not isinstance(reason, EntryTooLarge | DamagedMessage) or reason.resume_at is None or reason.offset is None:
         return None
     kind = kind_of(reason)
@@ -253,7 +254,7 @@ def of_source(tp: TopicPartition, reason: Exception, counts_messages: bool) -> B
 
 
 def failure(bad: BadMessage) -> str:
-    """The last sentence of a mirror whose policy is fail."""
+    """Return the last sentence that a mirror logs when the policy is fail."""
     sentence = str(bad.reason)
     where = "" if sentence.startswith(f"{bad.tp} at {bad.offset}") else f"{bad.where}: "
     helps = HELPS.get(bad.kind, "")

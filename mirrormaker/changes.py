@@ -1,8 +1,8 @@
-"""Changes: which changes of a configuration take effect while the mirror runs.  Pure; mirrormaker.reload applies them.
+"""Decides which changes of a configuration take effect while the mirror runs.  Pure; mirrormaker.reload applies them.
 
 at runtime    topics, renames and prefixes, overrides, partitioning, codec, the handler, policies for bad messages,
-              the log's level, and where a source keeps its offsets (one step at a time)
-at a restart  everything else; it is named, and left as it is.  Values are not shown: some are secret
+              the log level, and where a source keeps its offsets (one step at a time)
+at a restart  all other options; the log names them, and they stay unchanged.  Values are not shown: some are secret
 """
 
 from __future__ import annotations
@@ -40,14 +40,19 @@ OF_MIRROR = frozenset(
         "refused.policy",
     }
 )
-# With resume: target-end what is where in the target is compared at each start: it must not move while the mirror runs.
+# resume: target-end compares source and target at each start by topic name, so the mapping of names must not change at
+# runtime.
 NOT_WITH_TARGET_END = frozenset({"topic.rename", "topic.prefix", "topic.overrides", "partitioning"})
 
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """configuration: what runs from now on.  changed: keys that take effect, each with its section.  left: a sentence
-    for each change that waits for a restart.  modes: the offset mode wanted of each source that runs, by name."""
+    """Result of comparing two configurations.
+
+    configuration: the configuration to run next.  changed: keys that take effect, each with its section.  left: a
+    sentence for each change that waits for a restart.  modes: the requested offset mode of each running source, by
+    name.
+    """
 
     configuration: Configuration
     changed: tuple[str, ...]
@@ -56,7 +61,7 @@ class Reload:
 
 
 def decide(running: Configuration, read: Configuration) -> Reload:
-    """What a configuration that was read again changes; running is what takes effect now."""
+    """Compare the configuration that was read again with the running one, and return what changes."""
     at_runtime = (OF_SOURCE, OF_TARGET, OF_MIRROR)
     if running.mirror.resume == "target-end":
         at_runtime = (OF_SOURCE - NOT_WITH_TARGET_END, OF_TARGET, OF_MIRROR - NOT_WITH_TARGET_END)
@@ -81,7 +86,8 @@ def decide(running: Configuration, read: Configuration) -> Reload:
 
 
 def _merged(before: O, after: O, at_runtime: frozenset[str], section: str, *, changed: list[str], left: list[str]) -> O:
-    """What runs from now on of a section; what changed and what is left is added to the lists."""
+    """Return the options of one section to run next; append to the lists what changed and what is left for a
+    restart."""
     taken: dict[str, Any] = {}
     for field, key in _differing(before, after):
         if key in at_runtime:
@@ -94,7 +100,7 @@ def _merged(before: O, after: O, at_runtime: frozenset[str], section: str, *, ch
 
 
 def _differing(before: Options, after: Options) -> Iterator[tuple[str, str]]:
-    """Fields and keys of options that differ."""
+    """Yield fields and keys of the options that differ."""
     for field, spec in specs(type(before)).items():
         if getattr(before, field) != getattr(after, field):
             yield field, spec.key

@@ -1,13 +1,13 @@
-"""Configuration of a mirror: its sources, its target, and what is mirrored.  Reads files; connects to nothing.
+"""Configuration of a mirror: its sources, its target, and the topics to mirror.  Reads files; connects to nothing.
 
     from_yaml     sections `sources` (a list), `target`, `mirror`
     from_flags    the original's flags: --consumer.config (repeatable), --producer.config and flags
 
-Everything that is wrong is found before ConfigError is raised.  What is allowed and unsafe is in Configuration.notes, a
-sentence each.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says otherwise
-by name; acks 0 is refused.
+All problems are collected before ConfigError is raised.  Settings that are allowed but unsafe become sentences in
+Configuration.notes.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says
+otherwise by name; acks 0 is refused.
 
-A file that cannot be read, is no YAML, or says one thing twice is a ConfigError, too.
+A file that cannot be read, is not YAML, or sets one key twice also raises ConfigError.
 """
 
 from __future__ import annotations
@@ -38,16 +38,17 @@ from zkconsumer.options.config import idle_options
 # ---- files ----------------------------------------------------------------------------------------------------
 
 FLAGS = "command line"
-LONGEST_DRAIN_MS = 7000  # a stop has 9 s for draining, the last commit and the leaving of the group (daemon.DRAIN_S)
+LONGEST_DRAIN_MS = 7000  # a stop has 9 s for draining, the last commit and leaving the group (daemon.DRAIN_S)
 O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A whole mirror.  warnings: keys without effect; notes: what is allowed and unsafe.  Sentences.
+    """Configuration of a whole mirror.  `warnings` lists keys without effect, `notes` lists allowed but unsafe
+    settings, as sentences.
 
-    name: that of its file without the suffix, with the original's flags that of its first consumer.config.
-    files: those that it was read from.
+    name: the file's name without its suffix; with the original's flags, the name of the first consumer.config. files:
+    the files that it was read from.
     """
 
     sources: tuple[SourceOptions, ...]
@@ -60,17 +61,18 @@ class Configuration:
 
     @property
     def shown_name(self) -> str:
-        """Name of the mirror where it is shown: mirror.name, else that of its file."""
+        """Return the mirror's name for display: mirror.name, or the name of its file."""
         return self.mirror.name or self.name
 
     @property
     def longest_wait_s(self) -> float:
-        """Seconds that a message may wait for its batch or its transaction, though all clusters answer at once."""
+        """Return the longest time in seconds that a message may wait for its batch or transaction if all clusters
+        answer at once."""
         transaction_ms = self.mirror.transaction_interval_ms if self.mirror.exactly_once else 0
         return max(self.target.linger_ms, transaction_ms) / 1000
 
     def selection(self, source: SourceOptions) -> Selection:
-        """Which topics of one of its sources are mirrored, and under which names."""
+        """Return which topics of one source are mirrored, and under which names."""
         return selection(source, self.mirror, self.sources)
 
 
@@ -78,7 +80,8 @@ class Configuration:
 
 
 def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
-    """The mirror a YAML file describes.  Raises ConfigError.  unknown: as of groundwork.options.load."""
+    """Return the mirror that a YAML file describes.  Raises ConfigError.  `unknown` is passed to
+    groundwork.options.load."""
     where = path.name
     values = read_yaml(path)
     if not isinstance(values, Mapping):
@@ -95,7 +98,7 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
 
 
 def _section(key: str) -> str:
-    """Where an option of a whole name, as the docs write it, has its place in a file."""
+    """Return where in a file an option belongs that is written with its full name, as the docs write it."""
     section, _, name = key.partition(".")
     return f"its section: put it into '{section}', as '{name if section == 'mirror' else key}'"
 
@@ -109,9 +112,10 @@ def from_flags(
     new_consumer: bool = False,
     new_producer: bool = False,
 ) -> Configuration:
-    """The mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError.
+    """Return the mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError.
 
-    unknown: as of groundwork.options.load, for the files.  new_consumer, new_producer: the start line says so.
+    unknown: passed to groundwork.options.load for the files.  new_consumer, new_producer: the flags of the same name
+    were given, which the start line mentions.
     """
     found = Findings()
     if not consumers:
@@ -141,7 +145,7 @@ def from_flags(
 
 
 class Findings:
-    """What was found so far.  problems, warnings, notes: sentences.  forbidden: a file may not be read."""
+    """Findings so far: problems, warnings and notes as sentences.  `forbidden` is set if a file may not be read."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -150,7 +154,8 @@ class Findings:
         self.forbidden = False
 
     def options(self, read: Callable[[], O]) -> O | None:
-        """What read() loads, with defaults where it has problems; None where nothing can be made of it."""
+        """Return the options that read() loads, with defaults for those with problems; None if nothing can be
+        loaded."""
         try:
             loaded = read()
         except OptionError as exc:
@@ -166,7 +171,7 @@ class Findings:
 
 
 def _properties(path: Path, flag: str, found: Findings) -> dict[str, str] | None:
-    """The JVM's .properties file that a flag names; None: it cannot be read."""
+    """Return the JVM .properties file that a flag names, or None if it cannot be read."""
     try:
         return read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
     except ConfigError as exc:
@@ -178,7 +183,7 @@ def _properties(path: Path, flag: str, found: Findings) -> dict[str, str] | None
 
 
 def _jvm_options(cls: type[O], file: Translated, where: str, unknown: str, found: Findings) -> O | None:
-    """The options that a file of the JVM's gives, with defaults where it has problems."""
+    """Return the options that a JVM file gives, with defaults for those with problems."""
     found.problems += [f"{where}: {problem}" for problem in file.problems]
     return found.options(lambda: load(cls, file.values, where, jvm=True, unknown=unknown, names=file.names))
 
@@ -193,14 +198,14 @@ class Names:
     whole: str
     sources: tuple[str, ...]
     target: str
-    of_sources: tuple[Translated, ...] = ()  # what the JVM's files say; none for YAML
+    of_sources: tuple[Translated, ...] = ()  # settings of the JVM files; empty for YAML
     of_target: Translated | None = None
 
 
 def _checked(loaded: Configuration, names: Names, unknown: str, found: Findings) -> Configuration:
-    """The parts as they run: names and the mirror's own settings filled in.  Raises ConfigError.
+    """Return the parts as they run, with names and the mirror's own settings filled in.  Raises ConfigError.
 
-    found: what is known of each part by itself; parts with problems have defaults in place of what is wrong.
+    found: problems found in each part alone; such a part has defaults in place of its wrong settings.
     """
     before = list(found.problems)
     try:
@@ -208,14 +213,14 @@ def _checked(loaded: Configuration, names: Names, unknown: str, found: Findings)
     except ValueError:
         if not before:
             raise
-        raise found.error() from None  # what is wrong by itself cannot be compared with the rest
+        raise found.error() from None  # a part that is wrong by itself cannot be compared with the others
     if found.problems:
         raise found.error()
     return checked
 
 
 def _between(loaded: Configuration, names: Names, unknown: str, found: Findings) -> Configuration:
-    """The parts as they run; adds what is found between them, and in each as a part of a mirror."""
+    """Return the parts as they run; add the problems between them, and those of each part as a part of a mirror."""
     sources, target, mirror = loaded.sources, loaded.target, loaded.mirror
     where = names.whole
     by_name = {path.name: path for path in loaded.files}
@@ -280,7 +285,7 @@ def _between(loaded: Configuration, names: Names, unknown: str, found: Findings)
 
 
 def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """Why resume: target-end cannot be: sentences."""
+    """Yield sentences saying why resume: target-end is impossible here."""
     if mirror.resume != "target-end":
         return
     refused = "resume: target-end compares what the target has with the source, partition by partition"
@@ -305,7 +310,7 @@ def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirr
 
 
 def _renamed_alike(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> Iterator[str]:
-    """Renamed topics of one name: sentences."""
+    """Yield sentences about different topics that are renamed to the same name."""
     found: dict[str, list[str]] = {}
     for source in sources:
         chosen = selection(source, mirror, sources)
@@ -318,7 +323,7 @@ def _renamed_alike(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> I
 
 
 def merging(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> Iterator[str]:
-    """Which sources may be sent to one target topic, as far as no cluster has to be asked: sentences."""
+    """Yield sentences about sources that may write to the same target topic, as far as the files alone show it."""
     alike: dict[str, list[str]] = {}
     for source in sources:
         alike.setdefault(source.topic_prefix, []).append(source.name)
@@ -333,7 +338,7 @@ def merging(sources: Sequence[SourceOptions], mirror: MirrorOptions) -> Iterator
 
 
 def workers_mean(configuration: Configuration) -> Iterator[str]:
-    """What it means to run in several processes: sentences; none where it is one."""
+    """Yield sentences about the effects of running in several processes; nothing for a single process."""
     mirror = configuration.mirror
     count = mirror.workers
     if count == 1:
@@ -360,7 +365,7 @@ def workers_mean(configuration: Configuration) -> Iterator[str]:
 
 
 def _without_transactions(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """Yield why the release that the file names cannot be written to exactly once: a sentence."""
+    """Yield a sentence if the target release named in the file cannot be written to exactly once."""
     if mirror.exactly_once and target.version:
         try:
             require_transactions(expected(target.version))
@@ -369,7 +374,7 @@ def _without_transactions(target: TargetOptions, mirror: MirrorOptions) -> Itera
 
 
 def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """Why target topics cannot be grown: sentences."""
+    """Yield sentences saying why target topics cannot be grown."""
     if not mirror.grow:
         return
     if not expected(target.version).describes_itself:
@@ -387,9 +392,10 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
 
 
 def _feeds_itself(chosen: Selection, target: TargetOptions, map_topic: str) -> Iterator[str]:
-    """Why a source in the target's own cluster cannot be mirrored, as far as no cluster has to be asked: sentences.
+    """Yield sentences saying why a source in the target's own cluster cannot be mirrored, as far as the files alone
+    show it.
 
-    chosen: what is mirrored of it.  map_topic: the topic of its offset map; "": none.
+    chosen: the topics mirrored from this source.  map_topic: the topic of its offset map, or "" if it has none.
     """
     same = f"zookeeper.connect and target.zookeeper.connect name the same cluster ({target.zookeeper})"
     if not chosen.changes_names:
@@ -401,7 +407,7 @@ def _feeds_itself(chosen: Selection, target: TargetOptions, map_topic: str) -> I
 
 
 def _left_out(mirror: MirrorOptions) -> Iterator[str]:
-    """Policies that leave messages out of the target: sentences."""
+    """Yield sentences about policies that leave messages out of the target."""
     given = mirror.policies_given
     if "skip" in given:
         places = ", ".join(sorted(given["skip"]))
@@ -412,7 +418,7 @@ def _left_out(mirror: MirrorOptions) -> Iterator[str]:
 
 
 def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """Why source and target do not fit together: sentences."""
+    """Yield sentences saying why source and target do not fit together."""
     here, there = expected(source.version), expected(target.version)
     if here.has_keys and not there.has_keys:
         yield (
@@ -436,7 +442,7 @@ def _mismatched(source: SourceOptions, target: TargetOptions, mirror: MirrorOpti
 
 
 def _read_twice(sources: Sequence[SourceOptions]) -> list[str]:
-    """Pairs of sources that are one cluster: sentences."""
+    """Return sentences about pairs of sources that are the same cluster."""
     sentences = []
     for one, other in combinations(sources, 2):
         shared = {*one.brokers} & {*other.brokers} if one.coordinated and other.coordinated else ()
@@ -451,7 +457,7 @@ def _read_twice(sources: Sequence[SourceOptions]) -> list[str]:
 
 
 def _without_keys(source: SourceOptions, target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """Partitioners that never see a key of a source: sentences."""
+    """Yield sentences about partitioners that never see a key because the source has no keys."""
     if (
         expected(source.version).has_keys
         or mirror.handler
@@ -469,7 +475,7 @@ def _without_keys(source: SourceOptions, target: TargetOptions, mirror: MirrorOp
 
 def _named(source: SourceOptions, name: str) -> SourceOptions:
     named = replace(source, name=name)
-    object.__setattr__(named, "_given", given(source))  # what its file gave is asked for once more
+    object.__setattr__(named, "_given", given(source))  # needed because options are compared with what the file gave
     return named
 
 
@@ -478,7 +484,7 @@ def _place(number: int, sources: Sequence[SourceOptions]) -> str:
 
 
 def _idle(file: Translated | None, idle: Mapping[str, str], where: str, at: str) -> Iterator[str]:
-    """What of a file has no effect: a sentence for each option of YAML, one for all keys of a file of the JVM's."""
+    """Yield sentences about options without effect: one for each YAML option, one for all keys of a JVM file."""
     if file is None:
         for key, why in idle.items():
             yield f"{at}: option '{key}' has no effect {why}"
@@ -491,7 +497,7 @@ def _idle(file: Translated | None, idle: Mapping[str, str], where: str, at: str)
 
 
 def _overruled(source: SourceOptions) -> dict[str, str]:
-    """Options of a source that a mirror sets itself, and why."""
+    """Return the options of a source that a mirror overrides, each with the reason."""
     found = {}
     if not source.auto_commit:
         found["auto.commit.enable"] = "here: a mirror always commits what is acknowledged"
@@ -507,7 +513,7 @@ def _as_run(source: SourceOptions, mirror: MirrorOptions) -> SourceOptions:
 
 
 def _unsafe(source: SourceOptions) -> list[str]:
-    """Settings of a source that are allowed and can cost messages, or the order of a stop: a sentence each."""
+    """Return sentences about source settings that are allowed but can lose messages or disturb a stop."""
     sentences = []
     if source.auto_offset_reset == "largest":
         skips = "messages written before the first start, or lost to retention, are skipped"
@@ -520,7 +526,7 @@ def _unsafe(source: SourceOptions) -> list[str]:
     return sentences
 
 
-# Options of a producer that a mirror does not have, and why.
+# Producer options that a mirror does not have, each with the reason.
 TARGET_OVERRULED = {
     "message.send.max.retries": "a mirror retries for ever, and commits nothing meanwhile",
     "delivery.timeout.ms": "a mirror retries for ever, and commits nothing meanwhile",
@@ -537,7 +543,7 @@ UNKEYED = "without keys all messages of a source partition go to one target part
 
 
 def _without_effect(target: TargetOptions, mirror: MirrorOptions) -> dict[str, str]:
-    """Options of a target that a mirror does not have, and why."""
+    """Return the target options that have no effect in a mirror, each with the reason."""
     found = {key: f"here: {why}" for key, why in TARGET_OVERRULED.items() if key in given(target)}
     decided = [target.partitioner, *(override.partitioner for override in mirror.overrides)]
     if target.unkeyed and mirror.partitioning != "key" and not any(decided):
@@ -554,7 +560,8 @@ def _counted_acks(target: TargetOptions, at: str) -> Iterator[str]:
 
 
 def _target(target: TargetOptions, problems: list[str], notes: list[str], where: str) -> TargetOptions:
-    """The target as it runs: retried for ever, acknowledged by all in-sync replicas unless the file says otherwise."""
+    """Return the target as it runs: retries forever, and is acknowledged by all in-sync replicas unless the file says
+    otherwise."""
     at = f"{where}: target"
     if not expected(target.version).answers_produce:
         notes.append(
@@ -573,7 +580,8 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
 
 
 def _left_to_auto_creation(target: TargetOptions, where: str) -> Iterable[str]:
-    """Whether the mirror creates no topics.  Of a release that is not named the brokers are asked, once it runs."""
+    """Yield a sentence if the mirror creates no topics.  If no release is named, the brokers are asked once the mirror
+    runs."""
     there = expected(target.version)
     if target.version and not target.zookeeper and there.describes_itself and CREATE_TOPICS.key not in there.versions:
         yield (
@@ -590,13 +598,13 @@ def route_rules(
     here: Dialect | None = None,
     there: Dialect | None = None,
 ) -> RouteRules:
-    """What the options say about routes from a source into the target.
+    """Return the rules that the options give for routes from a source into the target.
 
-    here, there: what the brokers of source and target showed themselves to be; None: as the options say.
+    here, there: the dialects that the brokers of source and target reported; None to use the options.
     """
     into = there or expected(target.version)
     if mirror.exactly_once or target.idempotence:
-        into = into.batches_only()  # sets of older formats, which brokers up to 3.9 take, cannot be numbered
+        into = into.batches_only()  # sets of older formats, which brokers up to 3.9 accept, have no sequence numbers
     return RouteRules(
         source=here or expected(source.version),
         target=into,
@@ -616,7 +624,8 @@ def route_rules(
 
 
 def selection(source: SourceOptions, mirror: MirrorOptions, sources: Iterable[SourceOptions]) -> Selection:
-    """Which topics of a source are mirrored, and under which names.  sources: all of the mirror."""
+    """Return which topics of a source are mirrored, and under which names.  `sources` holds all sources of the
+    mirror."""
     return Selection(
         source=source.name,
         whitelist=mirror.whitelist,
@@ -632,14 +641,15 @@ def selection(source: SourceOptions, mirror: MirrorOptions, sources: Iterable[So
 
 
 def loops(source: str, target: str) -> bool:
-    """Whether two ZooKeeper connect strings name the same path of one ensemble (at least one server in common)."""
+    """True if two ZooKeeper connect strings name the same path of one ensemble (they have at least one server in
+    common)."""
     source_servers, source_path = servers(source)
     target_servers, target_path = servers(target)
     return source_path == target_path and bool(source_servers & target_servers)
 
 
 def servers(connect: str) -> tuple[frozenset[str], str]:
-    """The servers of a connect string, each with its port, and the chroot."""
+    """Return the servers of a connect string, each with its port, and the chroot."""
     if not connect:
         return frozenset(), ""
     found = parse_connect(connect)

@@ -1,8 +1,8 @@
-"""Files of a configuration as they lie there: bytes, text, values of YAML.  What they mean: mirrormaker.config.
+"""Reads configuration files as bytes, text and YAML values.  mirrormaker.config interprets them.
 
-A running mirror may read them while they are written: cp and some editors write a file in place, so half of it is there
-meanwhile; several files (--consumer.config, --producer.config) are replaced one after the other, or all at once between
-two reads, as those of a ConfigMap are.  read_settled() reads again until nothing has changed on the way.
+A running mirror may read its files while they are being written: cp and some editors write a file in place, so a reader
+may see half of it.  Several files (--consumer.config, --producer.config) may be replaced one after the other, or all
+between two reads, as a ConfigMap does it.  read_settled() reads again until nothing has changed meanwhile.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import TypeVar
 
 from groundwork.yamltext import YamlRefused, yaml_values
 
-SETTLED_S = 1.0  # a file that was changed within that time may be only half written
-WRITING_S = 10.0  # longest time to wait for that
+SETTLED_S = 1.0  # a file changed more recently than this may be only half written
+WRITING_S = 10.0  # longest wait for the files to settle
 STEP_S = 0.1
 T = TypeVar("T")
 
 
 class ConfigError(Exception):
-    """What is wrong with a configuration; .problems has a sentence each.
+    """Invalid configuration; `.problems` has a sentence for each problem.
 
-    forbidden: a file of it may not be read.  warnings: sentences about the rest of it.
+    forbidden: this user may not read one of the files.  warnings: sentences about the rest of the configuration.
     """
 
     def __init__(self, problems: Sequence[str], forbidden: bool = False, warnings: Sequence[str] = ()) -> None:
@@ -35,7 +35,7 @@ class ConfigError(Exception):
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file as it is.  Raises ConfigError."""
+    """Return the bytes of a file.  Raises ConfigError."""
     try:
         return path.read_bytes()
     except PermissionError as exc:
@@ -45,15 +45,15 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_utf8(path: Path) -> str:
-    """A file as text.  Raises ConfigError."""
+    """Return the text of a UTF-8 file.  Raises ConfigError."""
     try:
         return read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as exc:
-        raise ConfigError([f"{path}: byte {exc.start} is no UTF-8"]) from exc
+        raise ConfigError([f"{path}: byte {exc.start} is not UTF-8"]) from exc
 
 
 def read_yaml(path: Path) -> object:
-    """The values of a YAML file; a key that is given twice in one mapping is a ConfigError."""
+    """Return the values of a YAML file.  Raises ConfigError if a mapping has the same key twice."""
     text = read_utf8(path)
     try:
         return yaml_values(text)
@@ -62,9 +62,9 @@ def read_yaml(path: Path) -> object:
 
 
 def read_settled(files: Sequence[Path], read: Callable[[], T], sleep: Callable[[float], object]) -> T:
-    """Return what read() makes of files that nobody writes: none changed within SETTLED_S before it, or meanwhile.
+    """Return the result of read() once none of the files changed during the read or within SETTLED_S before it.
 
-    Raises ConfigError where that does not come within WRITING_S, and what read() raises.
+    Raises ConfigError if the files do not settle within WRITING_S, and anything that read() raises.
     """
     stamps, since = _stamps(files), time.monotonic()
     until = since + WRITING_S
@@ -89,7 +89,7 @@ def read_settled(files: Sequence[Path], read: Callable[[], T], sleep: Callable[[
 
 
 def _stamps(files: Sequence[Path]) -> list[tuple[int, ...] | None]:
-    """Return for each file the time of its last change in ns, size and identity; None if it cannot be read."""
+    """Return for each file its modification time in ns, size and identity, or None if it cannot be read."""
     return [_stamp(path) for path in files]
 
 

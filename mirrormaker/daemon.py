@@ -1,7 +1,7 @@
-"""The mirror as a running program: sources, target and flows put together, started, watched, and stopped in order.
+"""The mirror as a running program: assembles, starts, watches and stops the sources, the target and the flows.
 
 start   target and sources begin (mirrormaker.startup) -> READY
-run     one carry task a stream; a status line now and then; the first task that dies ends the program
+run     one carry task per stream; periodic status lines; the first task that dies ends the program
 stop    fetching ends -> what is in flight is acknowledged -> commit -> release -> leave -> exit 0
 """
 
@@ -53,15 +53,15 @@ from zkconsumer.group.ownership import some_of
 
 log = logging.getLogger(__name__)
 
-DRAIN_S = 9.0  # what the operator may rely on is 10 s
-GARBAGE_THRESHOLDS = (20_000, 20, 10)  # objects that came since the last collection; collections before an older one
+DRAIN_S = 9.0  # operators can rely on 10 s
+GARBAGE_THRESHOLDS = (20_000, 20, 10)  # new objects since the last collection; collections before an older one
 
 
 class Supervisor(Elsewhere, Protocol):
-    """The supervisor of a daemon that is one of several workers, as the daemon sees it.
+    """Supervisor of several workers, as one worker's daemon sees it.
 
-    worker: this one's number.  systemd: takes for all workers what a daemon tells systemd.  log_level: of the log now,
-    whatever the configuration says.
+    worker: this worker's number.  systemd: receives on behalf of all workers what a daemon reports to systemd.
+    log_level: the current log level, which overrides the configuration.
     """
 
     worker: int
@@ -75,19 +75,19 @@ def run_daemon(
     supervisor: Supervisor | None = None,
     profile_s: float | None = None,
 ) -> int:
-    """Mirror until a signal ends it; the exit code.  read: the configuration, from its files as they are then.
+    """Mirror until a signal ends it, and return the exit code.  read: reads the configuration from its files again.
 
-    supervisor: of a worker; None: the daemon is alone.  profile_s: how long a profile is taken once the mirror is
-    ready; None: none is.
+    supervisor: the supervisor of this worker, or None for a single daemon.  profile_s: the length of the profile that
+    is taken once the mirror is ready, or None for no profile.
     """
     short = _start_threads()
     worker = supervisor.worker if supervisor is not None else None
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns, shared=worker is not None)
     mirror = configuration.mirror
     level = supervisor.log_level if supervisor is not None else mirror.log_level
-    # The terminal writes, flushes and has a descriptor: all that is used.
+    # The terminal has write, flush and a descriptor; logging uses nothing else.
     set_up_logging(level, mirror.log_format, stream=terminal, worker=worker)  # type: ignore[arg-type]
-    sys.setswitchinterval(0.0005)  # a busy user thread would slow the hub by the default 5 ms a turn
+    sys.setswitchinterval(0.0005)  # with the default of 5 ms, a busy user thread would delay each turn of the hub
     if short:
         log.critical("%s", short, extra={"event": "refused"})
         return exits.TEMPORARY
@@ -120,7 +120,7 @@ def run_daemon(
 
 
 def _start_threads() -> str:
-    """Start the thread that writes the log; the sentence where it cannot be started, else ""."""
+    """Start the thread that writes the log; return a sentence if it cannot be started, else ""."""
     try:
         log_in_thread()
     except NoThread as refused:
@@ -129,11 +129,11 @@ def _start_threads() -> str:
 
 
 def collect_garbage_rarely() -> None:
-    """Have the collector look for cycles less often.
+    """Make the garbage collector look for cycles less often.
 
-    What a set goes through has none, so it is freed without the collector.  With its usual thresholds, of 700 objects,
-    that took a fifth of the processor time of a mirror of many partitions, and found nothing.  Nothing is frozen:
-    dumps and profiles find greenlets among the objects that the collector knows.
+    Fetched sets have no cycles, so reference counting frees them.  With the default threshold of 700 objects, the
+    collector took a fifth of the processor time of a mirror with many partitions, and found nothing.  gc.freeze() is
+    not used: dumps and profiles find greenlets among the objects that the collector knows.
     """
     gc.set_threshold(*GARBAGE_THRESHOLDS)
 
@@ -155,7 +155,7 @@ class Daemon:
         self._systemd = systemd
         self._terminal = terminal
         self._tasks = TaskGroup()
-        self._stop = Event()  # asked for by a signal
+        self._stop = Event()  # set by a signal
         self._started = Event()
         self._refused: StartRefused | None = None
         actions: dict[int, Callable[[], object]] = {
@@ -164,11 +164,11 @@ class Daemon:
             signal.SIGUSR2: self._on_usr2,
         }
         self._signals = Signals(self._tasks, self._on_term, actions)
-        self.drained = True  # until a stop leaves something that is sent again after the next start
-        self.failed = ""  # a bad message whose policy is fail: the sentence
+        self.drained = True  # False once a stop leaves messages that are sent again after the next start
+        self.failed = ""  # the sentence about a bad message whose policy is fail
         self._reloading = Lock()
         mirror = configuration.mirror
-        self._flows: list[Flow] = []  # of each source from the moment on when its offset map is open
+        self._flows: list[Flow] = []  # a flow is added once its source's offset map is open
         self._target = Target(configuration.target, self._tasks, self._target_topic_is_gone)
         self._sources = [
             Source(
@@ -244,7 +244,7 @@ class Daemon:
     # start --------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Bring everything up and tell systemd, unless a signal ends it meanwhile.  Raises StartRefused, TaskDied."""
+        """Start everything and notify systemd, unless a signal ends the start.  Raises StartRefused and TaskDied."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"event": "configuration", "key": sentence})
@@ -254,7 +254,7 @@ class Daemon:
             raise StartRefused(refused.code, str(refused)) from refused
         self._tasks.spawn("lag", self._lag.run)
         self._listen()
-        if self._supervisor is not None:  # a worker copies, and gives partitions to another one, before all are ready
+        if self._supervisor is not None:  # a worker copies, and hands over partitions, before all workers are ready
             self._tasks.spawn("status", self._status.run)
         self._tasks.spawn("start", self._starting)
         wait_any([self._started, self._stop, self._tasks.dead])
@@ -266,7 +266,7 @@ class Daemon:
             self._ready()
 
     def _listen(self) -> None:
-        """Show the mirror over HTTP, where that is wanted; from before the start on.  Raises StartRefused."""
+        """Serve the mirror over HTTP, if configured, from the beginning of the start.  Raises StartRefused."""
         address = self._configuration.mirror.http_listen
         if address is None:
             return
@@ -276,7 +276,7 @@ class Daemon:
             hosts = self._configuration.mirror.http_hosts
             url = StatusServer(self._reporter.report, self._lag, self._tasks, hosts=hosts).start(address)
         except OSError as refused:
-            why = (refused.strerror or str(refused)).partition(": (")[0]  # without the address, which is said already
+            why = (refused.strerror or str(refused)).partition(": (")[0]  # strip the address, which the sentence names
             raise StartRefused(exits.CONFIGURATION, f"http.listen={address}: cannot listen there: {why}") from refused
         log.info("status page: %s", url, extra={"event": "http"})
 
@@ -286,7 +286,7 @@ class Daemon:
         log.info("mirroring: %s", line, extra={"event": "started"})
         if self._supervisor is None:
             self._tasks.spawn("status", self._status.run)
-        if self._supervisor is None or self._supervisor.worker == 1:  # one of them asks for all
+        if self._supervisor is None or self._supervisor.worker == 1:  # the first worker checks on behalf of all
             self._tasks.spawn("owners", self._owners.run)
         if self._systemd.watchdog_s is not None:
             watchdog = Watchdog(self._systemd, self._flows)
@@ -301,7 +301,7 @@ class Daemon:
         self._started.set()
 
     def _probe_folders(self) -> None:
-        """Whether what must survive a restart can be kept.  Raises StartRefused."""
+        """Check that files which must survive a restart can be written.  Raises StartRefused."""
         for name, folder in folders(self._configuration.mirror, os.environ):
             try:
                 must_be_writable(name, folder)
@@ -342,7 +342,7 @@ class Daemon:
             self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)
 
     def profile(self, seconds: float) -> None:
-        """Take a profile beside the mirroring, and print it."""
+        """Take a profile while mirroring, and print it."""
         self._tasks.spawn("profile", self._profiled, seconds)
 
     def _profiled(self, seconds: float) -> None:
@@ -351,29 +351,30 @@ class Daemon:
         except TimerTaken as taken:
             log.error("no profile: %s", taken, extra={"event": "profile"})
             return
-        connect.in_thread(_print, "\n".join(lines(found)))  # a pipe that nobody reads waits there
+        connect.in_thread(_print, "\n".join(lines(found)))  # printing blocks if the reader of a pipe does not read
 
     # run and stop -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until a signal, then in order to the end; or until a task dies: TaskDied."""
+        """Run until a signal, then stop in order.  Raises TaskDied if a task dies."""
         wait_any([self._stop, self._tasks.dead])
         if self._tasks.death is not None and not self._stop.is_set():
             raise self._tasks.death
         self._systemd.stopping(DRAIN_S + 1)
-        log.info("stopping: nothing more is fetched, what is in flight is waited for", extra={"event": "stopping"})
+        log.info("stopping: fetching ends, waiting for what is in flight", extra={"event": "stopping"})
         self._leave()
         log.info("stopped", extra={"event": "stopped"})
 
     def _fail(self, sentence: str) -> None:
-        """A bad message whose policy is fail: stop as a signal does, and say it by the exit code."""
+        """Stop as a signal does after a bad message whose policy is fail; the exit code reports it."""
         if not self.failed:
             self.failed = sentence
             log.critical("%s", sentence, extra={"event": "failed"})
             self._stop.set()
 
     def abandon(self) -> None:
-        """Leave the groups after a failure, so that others take over; only what is acknowledged is committed."""
+        """Leave the groups after a failure, so that other members take over; only acknowledged messages are
+        committed."""
         self._leave()
 
     def _leave(self) -> None:
@@ -382,7 +383,7 @@ class Daemon:
         flows = list(self._flows)
         leaving = [self._tasks.spawn(f"stop-{flow.name}", flow.shutdown) for flow in flows]
         while not all(task.ended for task in leaving) and now() < until:
-            self._target.flush()  # no batch lingers any more
+            self._target.flush()  # no batch lingers any longer
             for task in leaving:
                 task.join(0.05)
         uncommitted = {flow.name: flow.source.left_uncommitted for flow in flows}
@@ -402,42 +403,42 @@ class Daemon:
         self._signals.drained()
 
     def ended(self, code: int) -> int:
-        """The process ends with this code, also when more signals come."""
+        """Return the exit code that the process ends with, also if more signals arrive."""
         self._signals.end(code)
         return code
 
     def _on_term(self) -> None:
-        """SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, exit 0 within 10 s; 75
-        where parts are not acknowledged by then.
+        """Handle SIGTERM or ctrl-C: stop fetching, wait for what is in flight, commit, release, leave, and exit 0
+        within 10 s, or 75 if parts are not acknowledged by then.
 
-        A second one ends the process at once: nothing more is committed, so what was not committed yet is sent again
-        after the next start, and the group notices by the session time-out.
+        A second signal ends the process at once without a commit: messages not committed yet are sent again after the
+        next start, and the group notices the exit by the session timeout.
         """
         self._stop.set()
 
     def _on_hup(self) -> None:
-        """SIGHUP: read the configuration again, and change what may change while the mirror runs (reload).
+        """Handle SIGHUP: read the configuration again, and apply what may change while the mirror runs (reload).
 
-        A terminal that is closed sends SIGHUP, too: that is a stop like ctrl-C.
+        Closing a terminal also sends SIGHUP; then the mirror stops as for ctrl-C.
         """
         if self._terminal.rewrites:
             self._stop.set()
             return
-        self._started.wait()  # READY is not said before the start has ended
-        with self._reloading:  # a second one comes after the first, so that it has the last word
+        self._started.wait()  # the reload must not report READY before the start has ended
+        with self._reloading:  # a second reload comes after the first, so its configuration is the one that remains
             self._systemd.reloading()
             ended = self._reloads.reload()
-            line = self._status.line()  # which says so where it failed
+            line = self._status.line()  # the status line says so if the reload failed
             self._systemd.ready(line if ended.problem else f"reloaded; {line}")
 
     def _not_here(self) -> None:
-        """SIGHUP of a worker: all reload together, or none does."""
+        """Handle SIGHUP in a worker: log that only the supervisor reloads, because all workers must reload together."""
         log.warning("SIGHUP changes nothing in one worker: send it to process %d, which reloads all", os.getppid())
 
     # for a supervisor ---------------------------------------------------------------------------------------------
 
     def _of_supervisor(self) -> dict[str, Action]:
-        """What only the supervisor of a worker may ask for."""
+        """Return the actions that only the supervisor of a worker may request."""
 
         def answering(action: Callable[[], Any]) -> Action:
             def answer(arguments: Arguments) -> Iterator[Any]:
@@ -455,7 +456,8 @@ class Daemon:
         return {name: answering(action) for name, action in actions.items()}
 
     def _prepare_reload(self) -> list[str]:
-        """Read the configuration again, and change nothing yet: why it cannot be taken; []: it can."""
+        """Read the configuration again without changing anything.  Return the problems that prevent a reload; empty if
+        there are none."""
         self._started.wait()
         try:
             self._prepared = self._reloads.prepare()
@@ -465,13 +467,13 @@ class Daemon:
         return []
 
     def _apply_reload(self) -> str:
-        """What was prepared takes effect: what went wrong; "" where nothing did."""
+        """Apply the prepared configuration.  Return what went wrong, or ""."""
         with self._reloading:
             prepared, self._prepared = self._prepared, None
             return self._reloads.apply(prepared).problem if prepared is not None else "no reload was prepared"
 
     def _changed(self) -> None:
-        """There is another configuration: what begins later begins with it."""
+        """Adopt the new configuration for everything that begins later."""
         mirror = self._configuration.mirror
         self._startup.change(mirror)
         for source in self._configuration.sources:
@@ -479,17 +481,17 @@ class Daemon:
 
     @property
     def _configuration(self) -> Configuration:
-        """What runs: as it was read at the start, with what reloads have changed."""
+        """Return the running configuration: as read at the start, with the changes of reloads."""
         return self._reloads.configuration
 
     def _on_usr1(self) -> None:
-        """SIGUSR1: what each partition, queue and request stands at, and where each greenlet does, to the log."""
+        """Handle SIGUSR1: log the state of each partition, queue and request, and the stack of each greenlet."""
         lines = [*dump(self._flows, self._target.senders), *stacks()]
         extra = {"event": "dump", "always": True, "below": lines}
         log.warning("SIGUSR1: partitions, queues, requests in flight, and where each greenlet stands", extra=extra)
 
     def _on_usr2(self) -> None:
-        """SIGUSR2: log at debug; the next one: as configured (info, where that is debug)."""
+        """Handle SIGUSR2: log at debug; the next SIGUSR2 restores the configured level (info if that is debug)."""
         configured = self._configuration.mirror.log_level
         calm = configured if configured != "debug" else "info"
         level = calm if current_level() == "debug" else "debug"
@@ -497,12 +499,12 @@ class Daemon:
         log.warning("SIGUSR2: the log is at level %s now", level, extra={"event": "log-level", "always": True})
 
     def _target_topic_is_gone(self, topic: str) -> bool:
-        """One flow that sends there is enough to have it created again."""
+        """Have a deleted target topic created again by the first flow that sends to it."""
         return any(flow.target_is_gone(topic) for flow in self._flows)
 
 
 def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
-    """What is said of a source that a stop left uncommitted."""
+    """Return the sentence about a source that a stop left uncommitted."""
     what = f"what was copied last of {some_of(uncommitted)}" if uncommitted else "what was in flight"
     return (
         f"source {source}: not stopped and committed within {DRAIN_S:.0f} s; a lower offset.commit.interval.ms leaves a"
@@ -514,13 +516,13 @@ def _late(source: str, uncommitted: Collection[TopicPartition]) -> str:
 def _print(text: str) -> None:
     try:
         print(printable(text), flush=True)
-    except OSError as gone:  # a closed terminal or pipe, a full disk: no reason to end the mirror
+    except OSError as gone:  # a closed terminal or pipe, or a full disk, must not end the mirror
         discard(sys.stdout)
         log.error("the profile cannot be printed: %s", gone.strerror, extra={"event": "profile"})
 
 
 def _metrics() -> str:
-    """What the default registry has: the process, Python, and consumers with metrics.enable."""
-    from mirrormaker.http.metrics import own_metrics  # it needs prometheus-client, which http.listen was checked for
+    """Return the metrics of the default registry: the process, Python, and consumers with metrics.enable."""
+    from mirrormaker.http.metrics import own_metrics  # needs prometheus-client; the check of http.listen has found it
 
     return own_metrics()

@@ -1,30 +1,30 @@
-"""Dead letters: records of messages that could not be copied, in a topic of the target.  Pure.
+r"""Dead letters: records of messages that could not be copied, in a separate topic of the target.  Pure.
 
-    head \\n bytes
+    head \n bytes
 
-The head is one line of JSON (UTF-8), the bytes are those of the message as they are.  So kafka-console-consumer shows
-what it is, and any program gets at the bytes: `head, data = record.split(b"\\n", 1)`.
+The head is one line of JSON (UTF-8); the bytes are the message's own.  So kafka-console-consumer shows the head, and
+any program gets the bytes with `head, data = record.split(b"\n", 1)`.
 
     {"dead_letter": 1, "source": "dc1", "topic": "orders", "partition": "3", "offset": 17, "offsets": 1,
      "kind": "oversize", "reason": "...", "content": "value", "size": 200000, "crc32": "89abcdef", "carried": 200000,
      "key": "b3JkZXI=", "timestamp_ms": null, "at_ms": 1700000000000}
 
-    dead_letter  the version of the envelope: 1
-    offset       of the message in the source; in bytes of the log where the source is 0.7
-    offsets      how many messages it may be: more than 1 for a wrapper that cannot be opened; null: not known (0.7)
+    dead_letter  version of the envelope: 1
+    offset       of the message in the source; in bytes of the log if the source is 0.7
+    offsets      number of messages it may hold: more than 1 for a wrapper that cannot be opened; null: unknown (0.7)
     kind         oversize, corrupt, undecodable, handler or refused
-    content      value: the bytes are the message's value (none follow where it is null: "null" is true then);
-                 entry: they are its entry in the source's log, since no value could be read out of it
-    size, crc32  of all the bytes, also where not all are carried: of an entry that could not be fetched whole the
-                 size is as its head says, and crc32 is that of what was fetched
-    carried      how many follow the head.  Fewer than size: the record would be larger than the target takes, and
-                 "rest" says where to find all of them
-    key          base64 of the message's key; null: it has none, or it is not known; it is the record's key, too.  A key
-                 of more than KEY_MAX bytes is left out ("key_size" is there then)
+    content      value: the bytes are the message's value (a null value has no bytes, and "null": true in the head);
+                 entry: the bytes are its entry in the source's log, because no value could be read from it
+    size, crc32  of all the bytes, even if the record carries only some; if an entry could not be fetched whole, size
+                 is the size in its head, and crc32 covers the bytes that were fetched
+    carried      number of bytes after the head.  It is less than size if the record would exceed the target's limit;
+                 then "rest" says where to find all of them
+    key          base64 of the message's key, which is also the record's key; null: it has none or is unknown.  A key
+                 of more than KEY_MAX bytes is left out, and the head has "key_size"
 
-The record's key is the message's, else SOURCE/TOPIC/PARTITION/OFFSET.  Its headers are the message's where the
-target's format has any (Kafka 0.11 and later) and they are not more than HEADERS_MAX bytes; else "headers_left_out" is
-there, with their size in bytes.
+The record's key is the message's, else SOURCE/TOPIC/PARTITION/OFFSET.  Its headers are the message's if the target's
+format supports headers (Kafka 0.11 and later) and they are at most HEADERS_MAX bytes; else the head has
+"headers_left_out" with their size in bytes.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from groundwork.jsontext import json_value
 VERSION = 1
 KEY_MAX = 16384
 HEADERS_MAX = 16384
-HEAD_BYTES = 4096  # of the message, carried where it is too large
+HEAD_BYTES = 4096  # bytes of the message that are carried if it is too large
 REASON_MAX = 2000  # characters
 
 
 class NoDeadLetter(ValueError):
-    """The bytes are not those of a dead letter."""
+    """Raised when the bytes are not a dead letter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """One message that could not be copied.  data: its value or entry (content); None: the value is null.
+    """One message that could not be copied.  data: its value or entry (see content), or None for a null value.
 
-    offsets: how many messages it may be; None: not known.  size and crc32: of all of data, of which only the beginning
-    may be here (complete).  headers_left_out: bytes of the message's headers, where the record does not have them.
+    offsets: number of messages it may hold; None if unknown.  size and crc32 cover all of data, which may be only the
+    beginning here (see complete).  headers_left_out: bytes of the message's headers that the record does not carry.
     """
 
     source: str
@@ -75,12 +75,12 @@ class DeadLetter:
 
     @property
     def complete(self) -> bool:
-        """All of its bytes are here."""
+        """True if all of its bytes are present."""
         return len(self.data or b"") == self.size
 
     @property
     def record_key(self) -> bytes:
-        """The key of its record."""
+        """Return the key of its record."""
         if self.key is not None and len(self.key) <= KEY_MAX:
             return self.key
         return f"{self.source}/{self.topic}/{self.partition}/{self.offset}".encode()
@@ -91,7 +91,8 @@ def crc32(data: bytes | None) -> int:
 
 
 def write(letter: DeadLetter, room: int) -> bytes:
-    """The record's value.  room: bytes it may have; where that is too little only the beginning of data is carried."""
+    """Return the record's value of at most `room` bytes, which carries only the beginning of data if all of it does not
+    fit."""
     data = letter.data or b""
     whole = _head(letter, len(data)) + data
     if len(whole) <= room:
@@ -133,15 +134,15 @@ def _head(letter: DeadLetter, carried: int) -> bytes:
 
 
 def read(record: bytes) -> DeadLetter:
-    """The dead letter in a record's value.  Raises NoDeadLetter."""
+    """Return the dead letter in a record's value.  Raises NoDeadLetter."""
     line, found, data = record.partition(b"\n")
     try:
         head = json_value(line)
         if not found or not isinstance(head, dict) or head["dead_letter"] != VERSION:
-            raise NoDeadLetter(f"{len(record)} bytes that are no dead letter of version {VERSION}")
+            raise NoDeadLetter(f"{len(record)} bytes that are not a dead letter of version {VERSION}")
         carried = head["carried"]
         if carried != len(data):
-            said = carried if isinstance(carried, int) else "no number"  # what is no dead letter is not quoted
+            said = carried if isinstance(carried, int) else "no number"  # do not quote data that is not a dead letter
             raise NoDeadLetter(f"{len(data)} bytes follow the head, which says {said}")
         texts = {name: _text(head[name]) for name in ("source", "topic", "partition", "kind", "reason", "content")}
         return DeadLetter(
@@ -159,7 +160,7 @@ def read(record: bytes) -> DeadLetter:
     except NoDeadLetter:
         raise
     except (KeyError, TypeError, ValueError) as exc:
-        raise NoDeadLetter(f"no dead letter: its head makes no sense ({type(exc).__name__})") from exc
+        raise NoDeadLetter(f"not a dead letter: its head cannot be read ({type(exc).__name__})") from exc
 
 
 def _text(value: object) -> str:
@@ -169,7 +170,7 @@ def _text(value: object) -> str:
 
 
 def _number(value: object, least: int = 0) -> int:
-    """A number of a head, which anybody may have written: at most what 64 bits hold."""
+    """Return a number of a head, if it fits in 64 bits; any program may have written the head."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_INT64:
         raise ValueError
     return value

@@ -1,4 +1,4 @@
-"""What a mirror is doing right now, as lines for the log (SIGUSR1): partitions, queues, requests in flight."""
+"""Lines for the log about what a mirror is doing right now (SIGUSR1): partitions, queues, requests in flight."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ NONE_YET = "none was needed yet"
 
 
 def dump(flows: Sequence[Flow], senders: Mapping[str, Sender]) -> Iterator[str]:
-    """Lines on each flow and its partitions, and on each sender; senders by source.  Changes nothing."""
+    """Yield lines about each flow and its partitions, and about each sender.  `senders` are by source.  Changes
+    nothing."""
     for flow in flows:
         rows = flow.source.partitions()
         state, why = flow.source.state(rows)
@@ -39,7 +40,7 @@ def _partition(row: PartitionStatus) -> str:
 
 
 def _brokers(connections: Mapping[int, int]) -> str:
-    """Brokers and how many connections to each are open."""
+    """Return each broker with its number of open connections."""
     return ", ".join(f"{broker} {_open(count)}" for broker, count in sorted(connections.items())) or NONE_YET
 
 

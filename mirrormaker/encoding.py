@@ -1,9 +1,9 @@
-"""Encoders of the target in the flow: serializer.class for values, key.serializer.class for keys.
+"""Encoders of the target: serializer.class for values, key.serializer.class for keys.
 
     encoder    fn(bytes | None) -> bytes | None
 
-The bytes that a source or a handler gave go in, the bytes that are sent come out.  As in the JVM's producer a message
-without a key has none encoded, and a null value is encoded like any other.
+An encoder takes the bytes from a source or a handler, and returns the bytes to send.  As in the JVM's producer, a
+missing key is not encoded, and a null value is encoded like any other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Data = list[bytes | None]
 
 
 class MessageEncoderFailed(MessageHandlerFailed):
-    """An encoder raised at a message, or gave back something that is not bytes."""
+    """Raised when an encoder raises for a message, or returns something that is not bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """One encoder.  option: that names it; name: as it is configured."""
+    """One encoder.  option: the option that names it; name: its configured name."""
 
     option: str
     name: str
@@ -36,12 +36,12 @@ class Encoder:
         return f"{self.option} {self.name}"
 
     def all(self, source: TopicPartition, offsets: Sequence[int], data: Sequence[bytes | None], nulls: bool) -> Data:
-        """Data of messages, encoded.  nulls: of null, too.  Raises MessageEncoderFailed."""
+        """Encode the data of several messages, with `nulls` also nulls.  Raises MessageEncoderFailed."""
         encode, encoded = self.encode, list[bytes | None]()
         try:
             for one in data:
                 encoded.append(encode(one) if nulls or one is not None else None)
-        except Exception as exc:  # a user's code may raise anything
+        except Exception as exc:  # user code may raise anything
             row = len(encoded)
             why = raised(exc, (data[row],))
             raise MessageEncoderFailed(f"{source} at {offsets[row]}: {self} {why}", offsets[row]) from exc
@@ -56,7 +56,7 @@ class Encoder:
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """The encoders of a target.  None: bytes as they are."""
+    """Encoders of a target; None leaves the bytes as they are."""
 
     of_values: Encoder | None = None
     of_keys: Encoder | None = None
@@ -68,11 +68,11 @@ class Encoders:
         return " and ".join(str(encoder) for encoder in (self.of_values, self.of_keys) if encoder is not None)
 
     def keys(self, source: TopicPartition, offsets: Sequence[int], keys: Data) -> Data:
-        """Keys, encoded.  Raises MessageEncoderFailed."""
+        """Encode keys.  Raises MessageEncoderFailed."""
         return keys if self.of_keys is None else self.of_keys.all(source, offsets, keys, nulls=False)
 
     def values(self, source: TopicPartition, offsets: Sequence[int], values: Data) -> Data:
-        """Values, encoded.  Raises MessageEncoderFailed."""
+        """Encode values.  Raises MessageEncoderFailed."""
         return values if self.of_values is None else self.of_values.all(source, offsets, values, nulls=True)
 
 

@@ -4,23 +4,23 @@ from groundwork.output import DAEMON_EXIT, EXIT
 
 CLEAN = DAEMON_EXIT["clean stop"]
 USAGE = DAEMON_EXIT["usage"]
-REFUSED = DAEMON_EXIT["data"]  # of a command: the running mirror does not do it
-UNREACHABLE = DAEMON_EXIT["unreachable"]  # a cluster, for longer than start.timeout.ms
-INTERNAL = DAEMON_EXIT["internal"]  # a part of the program died
+REFUSED = DAEMON_EXIT["data"]  # the running mirror refuses a command
+UNREACHABLE = DAEMON_EXIT["unreachable"]  # a cluster is unreachable for longer than start.timeout.ms
+INTERNAL = DAEMON_EXIT["internal"]  # a task of the program died
 STATE_FOLDER = DAEMON_EXIT["state folder"]  # a folder or socket of this program cannot be made, read or written
 TEMPORARY = DAEMON_EXIT["temporary"]  # a stop did not drain: parts are not acknowledged, or a second signal came
 CONFIGURATION = DAEMON_EXIT["configuration"]
 DATA = DAEMON_EXIT["data"]  # a bad message whose policy is fail
 PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read
 DIFFERENCE = EXIT["partly"]  # `verify`: the target lacks messages
-INTERRUPTED = 130  # ctrl-C before `run` began, or of `check`: as a shell counts SIGINT
+INTERRUPTED = 130  # ctrl-C before `run` began, or during `check`: the code that shells use for SIGINT
 
 MEANING = {
     CLEAN: "done; of run: a clean stop",
     DIFFERENCE: "verify: the target lacks messages",
     USAGE: "wrong command line",
     DATA: "run: a bad message whose policy is fail; else: the running mirror refuses",
-    UNREACHABLE: "a cluster, or the running mirror, is out of reach",
+    UNREACHABLE: "a cluster, or the running mirror, cannot be reached",
     INTERNAL: "a part of the program died",
     STATE_FOLDER: "a folder or socket of this program cannot be made, read or written",
     TEMPORARY: "a stop before everything was acknowledged; sent again after the next start",

@@ -1,15 +1,15 @@
-"""A flow: one source into one target.  Sets of messages in, parts for target partitions out.
+"""Flow from one source into one target: sets of messages in, parts for target partitions out.
 
-    carry       one task a stream of the source: gives its sets to the flow
-    Flow        gets each topic's target ready, turns sets into steps by the topic's route, submits their parts
+    carry       one task per stream of the source: passes its sets to the flow
+    Flow        prepares the target of each topic, turns sets into steps by the topic's route, submits their parts
     Delivery    what an offset map adds: tickets that know where a part was stored, and a gate before the route
-    ParkedRetries   parked partitions are fetched again every parked.retry.ms
+    ParkedRetries   fetches parked partitions again every parked.retry.ms
 
-A topic whose target is not ready waits beside the others, so that one that has to be created holds up no neighbour.
-A topic that may not be mirrored (it would feed itself, or go to a topic that only brokers write) is refused: its
-partitions are parked, its neighbours flow.
-What cannot be delivered fails its ticket with the reason, which parks its partition; the neighbours flow on.  What then
-becomes of it, by the policies of its topic: mirrormaker.quarantine.
+A topic whose target is not ready waits in a task of its own, so that creating a topic does not delay other topics. A
+topic that must not be mirrored (it would feed itself, or go to a topic that only brokers write) is refused: its
+partitions are parked, and other topics continue. A message that cannot be delivered fails its ticket with the reason,
+which parks its partition; other partitions continue. The policies of the topic decide what happens to it then: see
+mirrormaker.quarantine.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 RETRY_MIN_S, RETRY_MAX_S = 0.5, 10.0  # backoff for a target topic that is not ready
-PREPARED = "its topic in the target is looked up, or made, or has no leader for a partition yet"
+PREPARED = "its topic in the target is looked up or created, or a partition of it has no leader yet"
 HANDLED_RETRY_S = 10.0  # backoff for a topic that message.handler sends to, while the target is out of reach
-FORMER_S, FORMER_POLL_S = 10.0, 0.02  # what is in flight is waited for before a topic goes another way
-KERNELS_S, KERNELS_POLL_S = 3.0, 0.02  # loading takes half a second; compiling, once a machine, may take longer
+FORMER_S, FORMER_POLL_S = 10.0, 0.02  # longest wait for what is in flight before a topic's route changes
+KERNELS_S, KERNELS_POLL_S = 3.0, 0.02  # loading takes half a second; compiling, once per machine, may take longer
 PARKED_POLL_S = 0.5
-PARKED_POLLS = 30  # at least so many within parked.retry.ms
+PARKED_POLLS = 30  # minimum number of polls within parked.retry.ms
 
 
-# ---- what a flow is given ---------------------------------------------------------------------------------------
+# ---- what a flow takes ---------------------------------------------------------------------------------------------
 
 StepTickets = Callable[[Step], Sequence[tuple[Part, Ticket]]]
-Forward = Callable[[TopicRoute, MessageSet, Share, int], object]  # the last: how many of its first messages to skip
+Forward = Callable[[TopicRoute, MessageSet, Share, int], object]  # int: how many of its first messages to skip
 
 
 class Tickets(Protocol):
-    """Makes the tickets for the parts of a fetched set."""
+    """Factory of tickets for the parts of a fetched set."""
 
     def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> StepTickets: ...
 
 
 class ShareTickets:
-    """Each part of a step carries the ticket of the set's share."""
+    """Tickets of a flow without an offset map: each part of a step carries the ticket of the set's share."""
 
     def of_set(self, fetched: MessageSet, share: Share, topic: TopicRoute) -> StepTickets:
         return partial(self._of_step, share)
@@ -79,21 +79,21 @@ class ShareTickets:
 
 
 def admit_at_once(fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
-    """No gate: every set goes on along its route."""
+    """Let every set continue along its route, without a gate."""
     forward(topic, fetched, share, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What an offset map adds to a flow; this one keeps none.
+    """Hooks that an offset map adds to a flow; this default adds nothing.
 
-    tickets    decorates the tickets of parts: they also say where a part was stored
-    admit      lets a set go on along its route, now or once it is known what of it the target has (resume)
-    waiting    partitions that admit holds back, with the sentence that says why
+    tickets    decorates the tickets of parts, so that they also learn where a part was stored
+    admit      lets a set continue along its route, at once or when it is known what the target has of it (resume)
+    waiting    partitions that admit holds back, each with a sentence that gives the reason
     before_commit   called with the offsets that the source is about to commit
-    renamed    called with the names of source topics in the target, at the start and when they may have changed
-    alone      no two source topics may be sent to one target topic
-    pending    whether something for a target topic is not committed there yet
+    renamed    called with the target names of source topics, at the start and when they may have changed
+    alone      True if no two source topics may be sent to one target topic
+    pending    True if something sent to a target topic is not committed yet
     """
 
     tickets: Tickets = field(default_factory=ShareTickets)
@@ -109,24 +109,24 @@ PLAIN_DELIVERY = Delivery()
 
 
 def carry(sets: Iterable[tuple[MessageSet, Share]], take: Callable[[MessageSet, Share], None]) -> None:
-    """All sets of a stream, in order.  Ends when the stream does."""
+    """Pass on all sets of a stream, in order.  Ends when the stream does."""
     for fetched, share in sets:
         take(fetched, share)
 
 
 class TopicRefused(LocalError):
-    """A topic that may not be mirrored as things are; names it and what helps."""
+    """Raised when a topic must not be mirrored; names the topic and what helps."""
 
 
 # ---- the flow ---------------------------------------------------------------------------------------------------
 
 
 class Flow:
-    """One source into one target.
+    """Flow from one source into one target.
 
-    topics: routes of the topics that are ready, by name.  intake: what came in; throttle: how much may.
-    rules: what its options say about routes.  handler: message.handler or message.set.handler, where one is configured.
-    selection: which topics, and under which names; None: every topic under its own.
+    topics: routes of the topics that are ready, by name.  intake: counts what came in; throttle: limits how much may
+    come in. rules: what the options say about routes.  handler: message.handler or message.set.handler, if configured.
+    selection: the topics to mirror and their target names; None mirrors every topic under its own name.
     """
 
     def __init__(
@@ -159,16 +159,16 @@ class Flow:
         self._waiting: dict[str, str] = {}
         self._held: dict[str, deque[tuple[MessageSet, Share]]] = {}  # sets of topics that are not ready
         self._returning: set[str] = set()  # topics that the target had, and that are being created again
-        self._dropped_before: dict[tuple[str, str], int] = {}  # by handlers that are not there any more
+        self._dropped_before: dict[tuple[str, str], int] = {}  # messages dropped by former handlers
         self.handled: dict[tuple[str, str], int] = {}  # messages of message.set.handler, by topic and COPIED or ENCODED
-        self._changes = 0  # of the rules, since the start
-        self._former: dict[str, str] = {}  # topics whose way has changed, and the target topic of before
+        self._changes = 0  # changes of the rules since the start
+        self._former: dict[str, str] = {}  # topics whose route has changed, with their former target topic
         self._ended_at: dict[TopicPartition, int] = {}  # where the last set of a partition ended: the next is aligned
 
     def start(self, mirror: MirrorOptions) -> None:
         """Join the source's group and carry its streams.
 
-        Raises Unreachable (try again), ChrootMissing, ConsumerError.
+        Raises Unreachable (try again), ChrootMissing and ConsumerError.
         """
         self._delivery.renamed(self.selection.target)
         streams = self.source.join(mirror.topics, mirror.num_streams, self._delivery.before_commit)
@@ -177,7 +177,7 @@ class Flow:
         self._tasks.spawn(f"quarantine-{self.name}", self.quarantine.run)
 
     def shutdown(self) -> None:
-        """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
+        """Stop fetching, wait until what is in flight is acknowledged, commit, release, and leave the group."""
         self.source.shutdown()
         self.quarantine.left_out.log_counted()
         if self._handler is not None:
@@ -185,7 +185,8 @@ class Flow:
 
     @property
     def waiting(self) -> dict[str, str]:
-        """Topics and partitions of the source that make no progress, with the sentence that says why."""
+        """Return topics and partitions of the source that make no progress, each with a sentence that gives the
+        reason."""
         deleted = {topic: why for topic, why in self.source.deleted.items() if self.selection.selects(topic)}
         return {**deleted, **self._waiting, **self._delivery.waiting, **self.quarantine.waiting}
 
@@ -198,10 +199,10 @@ class Flow:
         return "message.set.handler" if isinstance(self._handler, SetHandler) else "message.handler"
 
     def change(self, rules: RouteRules, selection: Selection, handler: MessageHandler | SetHandler | None) -> None:
-        """Follow other rules, from the next set of each topic on.
+        """Apply other rules, beginning with the next set of each topic.
 
-        A topic whose way to the target changes waits until what is in flight to the target topic is acknowledged, so
-        that nothing is overtaken; the others go on.  What the handler of before dropped stays counted.
+        A topic whose route changes waits until what is in flight to its target topic is acknowledged, so that nothing
+        is overtaken; other topics continue.  Messages that the former handler dropped stay counted.
         """
         self._dropped_before = self._dropped()
         rules.dropped.update(self._rules.dropped)
@@ -218,7 +219,7 @@ class Flow:
         self._delivery.renamed(selection.target)
 
     def _moves(self, name: str, topic: TopicRoute) -> bool:
-        """Whether a topic goes another way than it did."""
+        """True if a topic's route to the target changes."""
         if self.source.in_target or (len(topic.partitions) < topic.source.partitions and self._rules.grows(name)):
             return True  # it may be refused now, or grow
         target = self.selection.target(name)
@@ -231,21 +232,22 @@ class Flow:
 
     @staticmethod
     def _rules_of_others(rules: RouteRules) -> RouteRules:
-        """Of topics that only a handler sends to."""
+        """Return the rules for topics that only a handler sends to."""
         return replace(rules, handler="", set_handler="", codec="", of_topic=as_configured)
 
     @property
     def dropped_fields(self) -> dict[tuple[str, str], int]:
-        """Messages that went to the target without a field that its format has no room for, by topic and field."""
+        """Return by topic and field how many messages lost a field for which the target's message format has no
+        room."""
         return dict(self._rules.dropped)
 
     @property
     def left_out(self) -> dict[tuple[str, str], int]:
-        """Messages that a handler or a policy left out of the target, by topic and reason."""
+        """Return by topic and reason how many messages a handler or a policy left out of the target."""
         return self.quarantine.left_out.counts | self._dropped()
 
     def _dropped(self) -> dict[tuple[str, str], int]:
-        """Messages that the handler dropped, and those before it, by topic and option."""
+        """Return by topic and option how many messages this handler and its predecessors dropped."""
         found = dict(self._dropped_before)
         for topic, count in self._handler.dropped.items() if self._handler is not None else ():
             key = topic, self.handler_option
@@ -255,7 +257,7 @@ class Flow:
     # sets ------------------------------------------------------------------------------------------------------------
 
     def take(self, fetched: MessageSet, share: Share) -> None:
-        """Forward a set now, or once its topic is ready; sets of a partition keep their order."""
+        """Forward a set now, or once its topic is ready; the sets of a partition keep their order."""
         self.intake.count(fetched)
         if self.throttle:
             self.throttle.count(fetched, now())
@@ -280,11 +282,11 @@ class Flow:
         self._tasks.spawn(f"prepare-{self.name}-{fetched.topic}", self._prepare, fetched.topic)
 
     def _grew(self, fetched: MessageSet, topic: TopicRoute) -> bool:
-        """Whether the source has more partitions than when the topic's route was chosen."""
+        """True if the source has more partitions than when the topic's route was chosen."""
         return isinstance(fetched.partition, int) and fetched.partition >= topic.source.partitions
 
     def _forward(self, topic: TopicRoute, fetched: MessageSet, share: Share, skipped: int = 0) -> None:
-        """Submit what a set becomes.  skipped: so many of its first messages are in the target."""
+        """Submit the parts of a set.  `skipped`: this many of its first messages are in the target already."""
         case = self.quarantine.case(fetched)
         if case is not None and not skipped:
             self._forward_isolated(topic, fetched, share, case)
@@ -296,7 +298,7 @@ class Flow:
         submit = self.sender.submit
         try:
             aligned = self._ended_at.get(fetched.tp) == fetched.start
-            for step in in_turns(topic.steps(fetched, aligned, skipped, place=place)):  # some of it may be opened
+            for step in in_turns(topic.steps(fetched, aligned, skipped, place=place)):  # a wrapper may be opened here
                 if step.parts:
                     for part, ticket in tickets(step):
                         submit(part, ticket)
@@ -304,14 +306,14 @@ class Flow:
                     share.ticket(step.resume_at).done()
                 at = step.resume_at
                 if decodes:
-                    sleep(0)  # decoding is long work: heartbeats and fetches go on in between
+                    sleep(0)  # decoding takes long: let heartbeats and fetches run in between
         except (RemoteError, LocalError) as reason:
-            # Nothing after it may ever count as done: the ticket that fails stands for all the rest of the set.
+            # Nothing after it may ever count as done: the failed ticket stands for all the rest of the set.
             share.ticket(fetched.resume_at).failed(reason, at)
         self._ended_at[fetched.tp] = fetched.resume_at
 
     def _forward_isolated(self, topic: TopicRoute, fetched: MessageSet, share: Share, case: Case) -> None:
-        """The same with its suspected messages one by one: each has a ticket of its own, which knows it."""
+        """Submit a set with its suspected messages one by one; each has a ticket that identifies it."""
         watched = self.quarantine.watched(case, share)
         tickets = self._delivery.tickets.of_set(fetched, watched, topic)
         place = self._handling(topic, fetched.tp)
@@ -331,7 +333,7 @@ class Flow:
                     else:
                         watched.ticket(step.resume_at).done()
                     at = step.resume_at
-                watched.one = None  # what fails from here on is not about it
+                watched.one = None  # later failures are not about this message
                 sleep(0)
         except (RemoteError, LocalError) as reason:
             if watched.one is not None and watched.one.single:
@@ -343,7 +345,7 @@ class Flow:
         self._ended_at[fetched.tp] = fetched.resume_at
 
     def _handling(self, topic: TopicRoute, source: TopicPartition) -> Place | None:
-        """What the handler makes of messages of a source partition; None: there is none."""
+        """Return the function that applies the handler to messages of a source partition, or None without a handler."""
         if self._handler is None:
             return None
         if isinstance(self._handler, SetHandler):
@@ -353,8 +355,8 @@ class Flow:
     def _handled(
         self, handler: MessageHandler, topic: TopicRoute, source: TopicPartition, rows: Rows
     ) -> Iterator[Placed]:
-        """What message.handler wants sent for messages of a source partition.  Other tasks run in between: neither many
-        messages nor a slow handler hold up a heartbeat or another source."""
+        """Yield what message.handler wants sent for messages of a source partition.  Other tasks run in between:
+        neither many messages nor a slow handler delay a heartbeat or another source."""
         place, speaks = narrowed(partial(self._sent_on, topic, source)), self._rules.source
         for made in handler.outputs(source, rows, speaks=speaks, clock=now, instead=self.quarantine.handler_failed):
             if made is not None:
@@ -362,7 +364,7 @@ class Flow:
             sleep(0)
 
     def _placed(self, handler: SetHandler, topic: TopicRoute, source: TopicPartition, rows: Rows) -> Placed:
-        """What message.set.handler wants sent for messages of a source partition."""
+        """Return what message.set.handler wants sent for messages of a source partition."""
         handled = handler.handled(source, rows)
         if handled.kept is not None and rows.stretches and not self._rules.encoders:
             placed = Placed({}, rows.resume_at, topic.shares(source, rows.stretches, handled.kept))
@@ -381,7 +383,7 @@ class Flow:
         return placed
 
     def _sent_on(self, topic: TopicRoute, source: TopicPartition, outputs: Outputs) -> Placed:
-        """Outputs of a handler, encoded, by target partition."""
+        """Return the encoded outputs of a handler, by target partition."""
         into: dict[TopicPartition, Lists] = {}
         for name, rows, partitions in outputs.by_topic():
             try:
@@ -396,13 +398,13 @@ class Flow:
     # topics of the target --------------------------------------------------------------------------------------------
 
     def _prepare(self, name: str) -> None:
-        """Get a topic's target ready, however long it takes, and forward the sets that were held back for it."""
+        """Prepare a topic's target, however long it takes, and forward the sets that were held back for it."""
         try:
             self._drain_former(name)
             while True:
                 chosen_by = self._changes
                 topic = self._until_done(name, partial(self._prepared, name))
-                if chosen_by == self._changes:  # else the rules changed while it waited
+                if chosen_by == self._changes:  # otherwise the rules changed while it waited
                     break
             self._load_kernels(topic)
         except TopicRefused as why:
@@ -412,7 +414,7 @@ class Flow:
         log.info("source %s: topic %s: %s%s", self.name, name, topic.route, named, extra=self._event("route", name))
         held = self._held[name]
         while held:
-            self._delivery.admit(*held.popleft(), topic, self._forward)  # may let others run, which add to held
+            self._delivery.admit(*held.popleft(), topic, self._forward)  # other tasks may run and add to `held`
         del self._held[name]
         if chosen_by == self._changes or not self._moves(name, topic):
             self.topics[name] = topic
@@ -421,10 +423,10 @@ class Flow:
 
     @staticmethod
     def _load_kernels(topic: TopicRoute) -> None:
-        """Load the kernels for a topic whose messages are looked at, and let its sets wait for them.
+        """Load the kernels for a topic whose messages must be decoded; its sets wait for them.
 
-        Beside the pure form they load several times as slowly, and it takes ten times the processor time meanwhile.
-        Raises TopicRefused where the environment asks for kernels that are not there.
+        Loading them while the pure form decodes takes several times as long, and decoding costs ten times the processor
+        time meanwhile.  Raises TopicRefused if the environment demands kernels that are not installed.
         """
         if topic.route.kind == "pass-through":
             return
@@ -437,9 +439,10 @@ class Flow:
             sleep(KERNELS_POLL_S)
 
     def _drain_former(self, name: str) -> None:
-        """Wait for what is in flight to the target topic of before: where a key decides, it must not be overtaken.
+        """Wait for what is in flight to the former target topic: if keys decide the partition, it must not be
+        overtaken.
 
-        Not for ever: other topics may be sent there, too.
+        The wait is bounded, because other topics may be sent there, too.
         """
         former, until = self._former.pop(name, None), now() + FORMER_S
         while former is not None and self._pending(former) and now() < until:
@@ -449,7 +452,7 @@ class Flow:
         return self.sender.pending(topic) or self._delivery.pending(topic)
 
     def _prepared(self, name: str) -> TopicRoute:
-        """A topic and its route.  Raises what Topics.prepare raises, and TopicRefused."""
+        """Return a topic's route.  Raises TopicRefused, and what Topics.prepare raises."""
         target = self.selection.target(name)
         if sentence := self.selection.refusal(name, self.source.in_target):
             raise TopicRefused(sentence)
@@ -460,14 +463,14 @@ class Flow:
         if len(partitions) < source.partitions and self._rules.grows(name):
             try:
                 partitions = self.target.topics.grow(target, source.partitions)
-            except (TopicMissing, *OUT_OF_REACH) as why:  # what the target has flows; retries of the others ask again
+            except (TopicMissing, *OUT_OF_REACH) as why:  # existing partitions continue; others ask again when retried
                 beyond = str(why)
                 text = "source %s: topic %s: its partitions beyond those of the target are held back: %s; it has %d"
                 log.warning(text, self.name, name, why, len(partitions), extra=self._event("topic-not-grown", name))
         return TopicRoute(name, source, partitions, self._rules, target=target, beyond=beyond)
 
     def _write_alone(self, name: str, target: str) -> None:
-        """Raises TopicRefused where another topic is sent to the target topic already."""
+        """Raise TopicRefused if another topic is already sent to the target topic."""
         mine = f"{self.name}/{name}"
         first = self.target.writers.setdefault(target, mine)
         if first != mine:
@@ -478,7 +481,7 @@ class Flow:
             )
 
     def _refuse(self, name: str, why: TopicRefused) -> None:
-        """Park what came of a topic; each retry of its partitions asks again whether it may be mirrored."""
+        """Park the partitions of a topic; each retry checks again whether it may be mirrored."""
         if self.selection.selects(name):
             self._waits(name, str(why))
         held = self._held[name]
@@ -488,7 +491,7 @@ class Flow:
         del self._held[name]
 
     def _other(self, name: str, source_topic: str, topic: TopicRoute) -> TopicRoute:
-        """A topic that message.handler sends to, beside the message's own; prepared when it is first met."""
+        """Return a topic that message.handler sends to other than the message's own; prepare it when first used."""
         if why := self.selection.why_not_written(name):
             raise HandlerTopicMissing(f"{self.handler_option} sent a message of {source_topic} to {name}, {why}")
         if self.source.in_target and (sentence := self.selection.selected_again(name, source_topic)):
@@ -510,18 +513,18 @@ class Flow:
         return self._others[name]
 
     def forget_route(self, name: str) -> None:
-        """Have the target asked again how many partitions it has of a topic that keeps its partition numbers.
+        """Look up again how many partitions the target has, for a topic that keeps its partition numbers.
 
-        Not where keys decide: with another count messages of a key would overtake each other.
+        Topics partitioned by key are left alone: with another count, messages of a key would overtake each other.
         """
         topic = self.topics.get(name)
         if topic is not None and topic.route.partitioning == "identity":
             del self.topics[name]
 
     def target_is_gone(self, name: str) -> bool:
-        """The target does not have this topic (any more): have it created again, as at the start.
+        """Create a deleted target topic again, as at the start.  Return False if this flow does not send to it.
 
-        name: in the target.  False: nothing is sent there from here.
+        name: the topic's name in the target.
         """
         flowing = [source for source, topic in self.topics.items() if topic.target == name]
         if not flowing and name not in self._others:
@@ -533,7 +536,7 @@ class Flow:
         return True
 
     def _return(self, names: Sequence[str], topic: TopicRoute) -> None:
-        """Create a topic again, unless its brokers only do not know it yet: one of them may be behind the others.
+        """Create a topic again, unless only one of its brokers does not know it yet.
 
         names: the source topics that are sent there.
         """
@@ -546,7 +549,7 @@ class Flow:
         self._returning.discard(target)
 
     def _created_again(self, names: Sequence[str], topic: TopicRoute) -> None:
-        """Raises TopicRefused once nothing is sent there any more."""
+        """Create the target topic again.  Raises TopicRefused once nothing is sent there any more."""
         topics, target = self.target.topics, topic.target
         first = names[0]
 
@@ -557,7 +560,9 @@ class Flow:
             return topics.prepare(target, topic.source)
 
         if not self._until_done(first, topics.view).partitions(target):
-            self._waits(first, f"target topic {target} is gone; it is looked for, and created again where that may be")
+            self._waits(
+                first, f"target topic {target} is gone; looking for it, and creating it again if that is allowed"
+            )
             there = self._until_done(first, prepared)
             text = "source %s: topic %s flows again: the target has %d partitions"
             log.info(text, self.name, first, len(there), extra=self._event("topic-flows", first))
@@ -568,7 +573,7 @@ class Flow:
         sleep(RETRY_MIN_S)  # until every broker knows it
 
     def _until_done(self, name: str, attempt: Callable[[], T]) -> T:
-        """What attempt() returns, retried until it works; meanwhile the topic waits.  Raises TopicRefused."""
+        """Return what attempt() returns, retried until it succeeds; meanwhile the topic waits.  Raises TopicRefused."""
         pause_s = RETRY_MIN_S
         self._waiting.setdefault(name, PREPARED)  # an attempt may take many seconds
         while True:
@@ -578,10 +583,10 @@ class Flow:
             try:
                 found = attempt()
             except TopicRefused:
-                if self._waiting.get(name) == PREPARED:  # a reload may have taken it out
+                if self._waiting.get(name) == PREPARED:  # a reload may have removed the entry
                     del self._waiting[name]
                 raise
-            except Closed:  # we are stopping: the log keeps why the topic waited
+            except Closed:  # the mirror stops: keep the reason why the topic waited, for the log
                 sleep(RETRY_MAX_S)
             except (TopicMissing, *OUT_OF_REACH) as exc:
                 self._waits(name, str(exc))
@@ -597,21 +602,21 @@ class Flow:
         self._waiting[name] = why
 
     def _event(self, event: str, topic: str) -> dict[str, str]:
-        """The fields of a log line."""
+        """Return the fields of a log line."""
         return {"event": event, "source": self.name, "topic": topic}
 
     # parked partitions -----------------------------------------------------------------------------------------------
 
     def release(self, tp: TopicPartition, action: str) -> str:
-        """Leave out the message that a partition is parked at, once: action is dead-letter or skip.
+        """Leave out, once, the message that a partition is parked at.  `action` is dead-letter or skip.
 
-        Returns a sentence on what was left out.  Raises ReleaseRefused.  Waits, so in a task of its own.
+        Return a sentence about what was left out.  Raises ReleaseRefused.  Blocks, so call it in a separate task.
         """
         return self.quarantine.release(tp, action)
 
     def retry(self, row: PartitionStatus) -> bool:
-        """Fetch a parked partition again.  False: what came before its message is still in flight, or a policy is being
-        carried out."""
+        """Fetch a parked partition again.  Return False if messages before the bad one are still in flight, or a policy
+        is being carried out."""
         if self.quarantine.holds(row.tp):
             return False
         if not self.source.unpark(row.tp):
@@ -622,20 +627,21 @@ class Flow:
 
 
 def inner_step(step: Step, resume_at: int) -> Step:
-    """The step of a message that shares its offset with others: the source goes on at resume_at, not behind it."""
+    """Return the step of a message that shares its offset with others, with resume_at of the source instead of the
+    offset behind it."""
     return Step(resume_at, tuple(replace(part, resume_at=None) for part in step.parts))
 
 
 class ParkedRetries:
-    """Fetches each parked partition again once in every_s seconds, the first time that long after it was parked.
+    """Fetches each parked partition again every every_s seconds after it was parked.
 
-    An operator who mends the cause need not restart the mirror.
+    An operator who fixes the cause need not restart the mirror.
     """
 
     def __init__(self, flow: Flow, every_s: float) -> None:
         self._flow = flow
         self._every_s = every_s
-        self._since: dict[TopicPartition, float] = {}  # when it was parked, or tried last
+        self._since: dict[TopicPartition, float] = {}  # when it was parked or last tried
 
     def run(self) -> None:
         while True:

@@ -1,12 +1,12 @@
-"""What a mirror loses where brokers are newer than it reads them: found before it starts, reported by name.
+"""Losses because brokers are newer than the release that a mirror reads or writes with: found before it starts.
 
     timestamps     `version` or `target.version` names a release without them (before 0.10), and the brokers have them
-    headers        of messages in sources from 0.11 on, where `version` names a release before record batches
-    transactions   of such sources: messages of aborted and of open ones are read like any other then
-    refusals       of topics that a broker does not convert down then (zstd, message.downconversion.enable=false)
+    headers        of messages in sources of 0.11 or later, if `version` names a release before record batches
+    transactions   of such sources: messages of aborted and open transactions are read like any other
+    refusals       of topics that a broker does not convert down (zstd, message.downconversion.enable=false)
 
-The first is reported by `run` and by `check --online`; the others by `check --online`, which samples some partitions of
-each topic at two offsets, and by the consumer while it reads (zkconsumer.fetching.formatprobe).
+`run` and `check --online` report the first.  `check --online` reports the others by sampling some partitions of each
+topic at two offsets; the consumer reports them while it reads (zkconsumer.fetching.formatprobe).
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from zkconsumer.refusals import refusal
 log = logging.getLogger(__name__)
 
 PURPOSE = "formats"
-MAX_ASKED = 3  # brokers of a cluster, until one answers
+MAX_ASKED = 3  # brokers of a cluster that are asked until one answers
 TIMEOUT_MS = 3000
 TIMESTAMPS_FROM = release_number("0.10.0")
-PARTITIONS = 4  # of a topic that are sampled
-MAX_PARTITIONS = 256  # that are sampled, of all topics together
-FETCH_BYTES = 16384  # of a partition
+PARTITIONS = 4  # sampled partitions of a topic
+MAX_PARTITIONS = 256  # sampled partitions of all topics together
+FETCH_BYTES = 16384  # bytes fetched from a partition
 PARTITIONS_PER_REQUEST = 64
 
 
@@ -52,7 +52,7 @@ PARTITIONS_PER_REQUEST = 64
 
 
 def release_among(brokers: Iterable[Broker], security: Security = OPEN) -> BrokerRelease | None:
-    """The release of the first broker that answers; None: none does, or it is older than 0.10."""
+    """Return the release of the first broker that answers, or None if none does or it is older than 0.10."""
     secured = security.connect(connect)
     for broker in sorted(brokers)[:MAX_ASKED]:
         links = Links("mirrormaker", secured, TIMEOUT_MS)
@@ -73,7 +73,7 @@ def release_among(brokers: Iterable[Broker], security: Security = OPEN) -> Broke
 
 
 def without_timestamps(option: str, configured: str, found: BrokerRelease | None) -> str | None:
-    """What is lost by a release that the file names (or does not) where brokers have timestamps; None: nothing."""
+    """Return a sentence if the configured (or default) release drops timestamps that the brokers have, else None."""
     if found is None or found.number < TIMESTAMPS_FROM or not configured or expected(configured).magic >= 1:
         return None
     return (
@@ -87,7 +87,7 @@ def timestamps_lost(
     target: TargetOptions,
     target_brokers: Collection[Broker],
 ) -> list[str]:
-    """A sentence for each cluster whose configured release drops timestamps that its brokers have."""
+    """Return a sentence for each cluster whose configured release drops timestamps that its brokers have."""
     sentences, timed = [], False
     for source, brokers in sources:
         if not expected(source.version).describes_itself:
@@ -108,7 +108,8 @@ def timestamps_lost(
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """warnings: a sentence each.  read: number of partitions that were sampled, of all the topics have."""
+    """Result of sampling.  warnings: sentences.  read: number of partitions that were sampled; total: partitions of all
+    topics."""
 
     warnings: tuple[str, ...]
     read: int
@@ -116,13 +117,13 @@ class Sampled:
 
 
 def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Mapping[str, int]) -> Sampled:
-    """What topics of a source hold that is not read from them, as far as two places of some partitions show.
+    """Return what would be lost when reading topics of a source, judged by two offsets of some partitions.
 
-    Raises Unreachable, LinkLost.
+    Raises Unreachable and LinkLost.
     """
     speaks, total = expected(source.version), sum(topics.values())
     if not source.version or speaks.record_batches:
-        return Sampled((), total, total)  # as its logs are
+        return Sampled((), total, total)  # topics are read in the format of their logs, so nothing is lost
     found = release_among(brokers, source.kafka_security) if speaks.describes_itself else None
     if found is None or not found.takes(recordbatches.FETCH, recordbatches.VERSION):
         return Sampled((), 0, total)
@@ -138,19 +139,19 @@ def sample_topics(source: SourceOptions, brokers: Collection[Broker], topics: Ma
 
 
 class _Sampling:
-    """A sample of some partitions: the first and the last batch of each.  The last one of a topic with transactions is
-    most likely the end of one."""
+    """Sample of some partitions: the first and the last batch of each.  In a topic with transactions, the last batch is
+    most likely the end of a transaction."""
 
     def __init__(self, client: KafkaClient, source: str, why: str) -> None:
         self._client = client
         self._why = why
         self._view = client.view()
         self._source = source
-        self._found: dict[tuple[str, object], str] = {}  # by topic and what is wrong, in the order of finding
+        self._found: dict[tuple[str, object], str] = {}  # by topic and finding, in the order found
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """A sentence each."""
+        """Return one sentence for each finding."""
         return tuple(self._found.values())
 
     def read(self, tps: Sequence[TopicPartition]) -> None:

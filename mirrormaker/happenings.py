@@ -1,7 +1,7 @@
-"""Happenings: the last events of a mirror, as its log said them, for the views of a running mirror.
+"""Happenings: the most recent events of a mirror's log, for the views of a running mirror.
 
-Each warning and error is one, and each event with a name: `extra={"event": "parked"}`, as the log has it.  A
-repetition is counted by the log's own limit, so that one noisy partition does not push out all others.
+Events are all warnings and errors, and all lines with an event name: `extra={"event": "parked"}`.  The log's own rate
+limit counts repetitions, so that one noisy partition does not push out all others.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from mirrormaker.report import Happening
 
 MAX_HAPPENINGS = 200
 MAX_TEXT = 1000
-QUIET = frozenset({"start", "leader"})  # one for each partition of an assignment
+QUIET = frozenset({"start", "leader"})  # logged once for each partition of an assignment
 
 
 class Happenings(logging.Handler):
-    """A handler of the log that keeps the newest events."""
+    """Log handler that keeps the newest events."""
 
     def __init__(self, most: int = MAX_HAPPENINGS) -> None:
         super().__init__(logging.INFO)
@@ -26,7 +26,7 @@ class Happenings(logging.Handler):
         self.addFilter(RateLimit(self.handle))
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Only events; the limit counts no others."""
+        """Pass only events on, so that the rate limit counts nothing else."""
         return bool(name_of(record) and super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -41,11 +41,11 @@ class Happenings(logging.Handler):
         )
 
     def newest(self) -> tuple[Happening, ...]:
-        """What is kept, oldest first."""
+        """Return the kept events, oldest first."""
         return tuple(self._kept)
 
     def attach(self) -> None:
-        """Listen to the program's log."""
+        """Attach to the program's log."""
         logging.getLogger().addHandler(self)
 
     def detach(self) -> None:
@@ -53,7 +53,7 @@ class Happenings(logging.Handler):
 
 
 def name_of(record: logging.LogRecord) -> str:
-    """The name of a record's event; "": it is none."""
+    """Return the name of a record's event, or "" if it is not an event."""
     named = getattr(record, "event", "")
     if record.levelno >= logging.WARNING:
         return named or record.levelname.lower()

@@ -1,7 +1,7 @@
-"""Intake of a flow: what came in of each source partition, and how much of that is acknowledged.  Pure.
+"""Intake of a flow: how much came in from each source partition, and how much of it is acknowledged.  Pure.
 
-A set counts as acknowledged once all of it is.  What is fetched again (after a pause, a reset) is counted again as it
-comes, and once as acknowledged.
+A set counts as acknowledged once all of it is.  Sets that are fetched again (after a pause, a reset) are counted as
+incoming each time, and as acknowledged once.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kafkawire.model import MessageSet, TopicPartition
 
 
 def messages_in(fetched: MessageSet) -> int:
-    """How many messages a set has, by its offsets: holes of a compacted topic count, too.  Offsets of 0.7 are bytes:
-    there its entries are counted, a wrapper as one."""
+    """Return how many messages a set has, by its offsets; this includes holes of a compacted topic.  Offsets of 0.7 are
+    bytes, so entries are counted there, a wrapper as one."""
     return fetched.resume_at - fetched.start if isinstance(fetched.partition, int) else fetched.entries
 
 
 def bytes_in(fetched: MessageSet) -> int:
-    """The bytes of its entries; a fetch of 0.8 also brings the beginning of the next one."""
+    """Return the bytes of the set's entries; a fetch of 0.8 also brings the beginning of the next entry."""
     return sum(run.end - run.begin for run in fetched.runs)
 
 
@@ -33,23 +33,24 @@ class _Partition:
 
 
 class Intake:
-    """The intake of one flow."""
+    """Intake of one flow."""
 
     def __init__(self) -> None:
         self._partitions: dict[TopicPartition, _Partition] = {}
 
     def count(self, fetched: MessageSet) -> None:
-        """A set came in."""
+        """Count a set that came in."""
         partition = self._partitions.get(fetched.tp)
         if partition is None:
             partition = self._partitions[fetched.tp] = _Partition()
         pending = partition.pending
         while pending and pending[-1][0] > fetched.start:
-            pending.pop()  # it is fetched again
+            pending.pop()  # fetched again
         pending.append((fetched.resume_at, bytes_in(fetched), messages_in(fetched)))
 
     def acknowledged(self, tp: TopicPartition, done: int | None) -> tuple[int, int]:
-        """Messages and bytes of the sets that are acknowledged so far; done: everything before it is."""
+        """Return messages and bytes of the sets acknowledged so far.  `done`: everything before this offset is
+        acknowledged."""
         partition = self._partitions.get(tp)
         if partition is None:
             return 0, 0
@@ -61,6 +62,6 @@ class Intake:
         return partition.messages, partition.bytes
 
     def keep(self, owned: Collection[TopicPartition]) -> None:
-        """Forget all other partitions."""
+        """Forget all partitions that are not in `owned`."""
         if len(self._partitions) > len(owned) or not self._partitions.keys() <= set(owned):
             self._partitions = {tp: each for tp, each in self._partitions.items() if tp in owned}

@@ -1,10 +1,10 @@
-"""Isolation: a fetched set with a part of its messages one by one, to find the one that is bad.  Pure.
+"""Isolation: splits a part of a fetched set into single messages, to find the bad one.  Pure.
 
-    isolated(set, begin, until)   what lies outside of begin..until as it is; inside, each message as a set of its own
+    isolated(set, begin, until)   yields what is outside begin..until as it is, and each message inside as its own set
 
-A wrapper is opened, and each of its messages becomes a wrapper of its own, at its own offset.  What cannot be opened
-stays whole, with its damage; a message that is damaged inside a wrapper that can be opened is alone, too (0.8 and
-later; where offsets are bytes, all that is behind it in the wrapper is with it).
+A wrapper is opened, and each of its messages becomes a wrapper of its own, at its own offset.  An entry that cannot be
+opened stays whole, with its damage.  A damaged message inside a wrapper that can be opened is also alone (0.8 and
+later; if offsets are bytes, everything behind it in the wrapper stays with it).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from producer.conversion import one_run
 class Isolated:
     """Some messages of a fetched set, in order.
 
-    single: it is one message, or (with damage) one entry.  resume_at: of the fetched set; where `inner` is true that of
-    message_set is another, for others share its offset.  index: which of those it is.
+    single: it is one message, or (with damage) one entry.  resume_at: the fetched set's; if `inner` is true,
+    message_set has another, because other messages share its offset.  index: its position among those messages.
     """
 
     message_set: MessageSet
@@ -38,9 +38,9 @@ class Isolated:
 
 
 def isolated(fetched: MessageSet, begin: int, until: int, dialect: Dialect) -> Iterator[Isolated]:
-    """All of a set, in order; dialect is the source's.  until is more than begin.
+    """Yield all of a set, in order.  `dialect` is the source's; `until` is greater than `begin`.
 
-    Raises LibraryMissing where a wrapper has to be opened and its codec's library is not installed.
+    Raises LibraryMissing if a wrapper must be opened and its codec's library is not installed.
     """
     start = fetched.start
     for run in fetched.runs:
@@ -55,7 +55,7 @@ def isolated(fetched: MessageSet, begin: int, until: int, dialect: Dialect) -> I
 
 
 def _entries(alone: MessageSet, begin: int, until: int, dialect: Dialect) -> Iterator[Isolated]:
-    """Plain entries: those from begin to until one by one."""
+    """Yield plain entries; those from begin to until one by one."""
     (run,) = alone.runs
     at, here, entries = alone.start, 0, 0
     first = alone.before(run, begin) if begin > at else None
@@ -67,7 +67,7 @@ def _entries(alone: MessageSet, begin: int, until: int, dialect: Dialect) -> Ite
         behind = run.resume_at if within.end == run.end else within.resume_at
         for entry in alone.cut(replace(within, begin=here, entries=within.entries - entries, resume_at=behind), 0):
             own = dialect.messages.entry_at(alone.buffer[entry.begin : entry.end], 0, at)
-            assert own is not None, f"{alone.tp} at {at}: an entry that was scanned is none"
+            assert own is not None, f"{alone.tp} at {at}: a scanned entry cannot be read again"
             one = one_run(alone, replace(entry, resume_at=own.resume_at), at)
             yield Isolated(one, own.offset, own.resume_at, True, dialect.messages.check(one.buffer))
             at = own.resume_at
@@ -77,7 +77,7 @@ def _entries(alone: MessageSet, begin: int, until: int, dialect: Dialect) -> Ite
 
 
 def _opened(alone: MessageSet, dialect: Dialect) -> Iterator[Isolated]:
-    """The messages of a wrapper or a record batch, each as one of its own."""
+    """Yield each message of a wrapper or a record batch as a set of its own."""
     (run,) = alone.runs
     at, index, wanted = alone.start, 0, alone
     while True:
@@ -97,7 +97,7 @@ def _opened(alone: MessageSet, dialect: Dialect) -> Iterator[Isolated]:
 
 
 def _only(alone: MessageSet, at: int, damage: CorruptMessage) -> int | None:
-    """The offset of the one message in a wrapper that is damaged; None: it is the wrapper that is."""
+    """Return the offset of the single damaged message in a wrapper, or None if the wrapper itself is damaged."""
     offset = damage.offset
     if offset is None or not at <= offset < alone.resume_at:
         return None
@@ -109,7 +109,7 @@ def _only(alone: MessageSet, at: int, damage: CorruptMessage) -> int | None:
 
 
 def _alone(alone: MessageSet, run: Run, message: Message, index: int, dialect: Dialect) -> Isolated:
-    """A message of a wrapper or a record batch as one of its own."""
+    """Return a message of a wrapper or a record batch as a set of its own."""
     row = (message.offset, message.key, message.value, message.timestamp_ms)
     headers = [packed(message.headers)] if message.headers else None
     data = memoryview(dialect.messages.encode([row], codec=run.codec, magic=run.magic, headers=headers))
@@ -126,14 +126,14 @@ def _alone(alone: MessageSet, run: Run, message: Message, index: int, dialect: D
 
 
 def bad_message(one: Isolated, kind: Kind, reason: Exception, dialect: Dialect) -> BadMessage:
-    """What is known of a single message that cannot be copied."""
+    """Return what is known of a single message that cannot be copied."""
     message_set, message = one.message_set, None
     if one.damage is None:
         try:
             found = next(iter(message_set.messages(check_crcs=False)), None)
             message = None if found is None else (found.key, found.value, found.timestamp_ms, packed(found.headers))
         except RemoteError:
-            pass  # its entry is all that there is
+            pass  # only its entry is known
     counted = 1 if one.damage is None else one.resume_at - one.offset
     return BadMessage(
         tp=message_set.tp,

@@ -1,15 +1,15 @@
 """Files of the JVM's MirrorMaker, 0.7 to 2.x, as options of a mirror.  Pure: decides what a file's keys mean here.
 
-A consumer.properties may be that of 0.7's consumer, of the one by ZooKeeper of 0.8 to 1.1, or of the newer one on
-Kafka's coordinator (0.9 and later); a producer.properties that of 0.7, of 0.8's producer, or of the newer one.  Each
-key has one fate:
+A consumer.properties may belong to the consumer of 0.7, to the ZooKeeper consumer of 0.8 to 1.1, or to the newer one on
+Kafka's coordinator (0.9 and later); a producer.properties to that of 0.7, to 0.8's producer, or to the newer one.  Each
+key is handled in one of three ways:
 
-    taken     under its own name: it is an option here, by that name or by another (CONSUMER_NAMES, PRODUCER_NAMES)
-    ignored   it changes nothing of what arrives; the reason is said, in one line for a file
-    refused   it would change what arrives, or cannot be done here; the sentence says what helps
+    taken     it is an option here, under its own name or another (CONSUMER_NAMES, PRODUCER_NAMES)
+    ignored   it changes nothing in the copied messages; one line per file gives the reasons
+    refused   it would change the copied messages, or is not supported; the sentence says what helps
 
-A key of neither is unknown, and an error that names the nearest (`--unknown-options warn` makes it a warning).  YAML
-files have our names alone.
+Any other key is unknown: an error that names the nearest key (`--unknown-options warn` makes it a warning).  YAML files
+only accept our own names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mirrormaker.options import SourceOptions, TargetOptions
 from producer.config import ProducerConfig, by_id
 from zkconsumer.options.config import QUEUED_MAX_BYTES, ConsumerConfig
 
-RELEASE_07 = "0.7.2"  # what a file of 0.7 is for
-NOWHERE = "localhost:1"  # stands for an address that a problem is about already, so that no more is said of it
+RELEASE_07 = "0.7.2"  # the release that a file of 0.7 is read as
+NOWHERE = "localhost:1"  # placeholder for an address that already has a problem, so that it causes no other
 SMALLEST_BATCH = 1024  # batch.bytes
 
 # ---- taken ------------------------------------------------------------------------------------------------------
 
-CONSUMER_NAMES: Final = {  # theirs, and the option here
+CONSUMER_NAMES: Final = {  # the JVM's name, and the option here
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "max.partition.fetch.bytes": "fetch.message.max.bytes",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
@@ -50,9 +50,9 @@ PRODUCER_NAMES: Final = {
     "metadata.max.age.ms": "topic.metadata.refresh.interval.ms",
     "timeout.ms": "request.timeout.ms",
 }
-NEWER_PRODUCER: Final = PRODUCER_NAMES.keys() - {"batch.size", "message.max.bytes"}  # keys that 0.8's has not
-OWN: Final = {"batch.bytes", "max.in.flight", "target.message.max.bytes", "request.timeout.ms"}  # count beside others
-SECURITY_TAKEN: Final = {  # of both files
+NEWER_PRODUCER: Final = PRODUCER_NAMES.keys() - {"batch.size", "message.max.bytes"}  # keys that 0.8's does not have
+OWN: Final = {"batch.bytes", "max.in.flight", "target.message.max.bytes", "request.timeout.ms"}  # depend on others
+SECURITY_TAKEN: Final = {  # in both files
     "sasl.jaas.config": "`sasl.username` and `sasl.password` of PlainLoginModule and ScramLoginModule; others are "
     "refused (Kerberos is not spoken)",
     "ssl.keystore.location": "`ssl.certificate.location` where `ssl.keystore.type` is PEM; stores of Java are refused",
@@ -177,10 +177,10 @@ _PAIR = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'
 
 @dataclass(slots=True)
 class Translated:
-    """A file as options of ours.
+    """Options of ours that a file sets.
 
-    values: by key; names: other names that keys among them have, with the option's own.  ignored: why, by key.
-    taken: what is taken for something else, sentences.  problems: sentences.  None of them names the file.
+    values: by key; names: other names of keys among them, with the option's own name.  ignored: reasons by key. taken:
+    sentences about settings that are read as something else.  problems: sentences.  The file is not named in them.
     """
 
     values: dict[str, str]
@@ -203,9 +203,10 @@ class Translated:
         self.problems.append(f"option '{key}'{f' ({shown})' if shown else ''} {why}")
 
     def rename(self, names: Mapping[str, str], known: Mapping[str, str], newer: bool) -> None:
-        """Give keys of the newer client their meaning; beside the older client's keys, one of the two counts.
+        """Rename keys of the newer client to options; if the older client's keys are present too, only one of the two
+        counts.
 
-        known: each name of an option, with the option's own.  newer: the newer client's counts.
+        known: each name of an option, with the option's own name.  newer: the newer client's key counts.
         """
         for theirs, ours in names.items():
             if theirs not in self.values:
@@ -220,7 +221,7 @@ class Translated:
 
 
 def known_names(cls: type[Options]) -> dict[str, str]:
-    """Each name that an option of a class has, with its own."""
+    """Return each name that an option of a class has, with its own name."""
     return {name: spec.key for spec in specs(cls).values() for name in (spec.key, *spec.old)}
 
 
@@ -228,7 +229,7 @@ def known_names(cls: type[Options]) -> dict[str, str]:
 
 
 def consumer_file(values: Mapping[str, str], new_consumer: bool = False) -> Translated:
-    """A consumer.properties as options of a source.  new_consumer: the start line says --new.consumer."""
+    """Return the options of a source that a consumer.properties sets.  new_consumer: --new.consumer was given."""
     found = Translated({key: value.strip() for key, value in values.items()})
     _keeper(found, new_consumer)
     newer = found.values.get("coordination") == "kafka"
@@ -238,7 +239,7 @@ def consumer_file(values: Mapping[str, str], new_consumer: bool = False) -> Tran
     if found.values.get("receive.buffer.bytes") == "-1":
         found.ignore("receive.buffer.bytes", _OS_BUFFERS)
     if found.values.get("consumer.timeout.ms") == "-1":
-        del found.values["consumer.timeout.ms"]  # it waits for ever, as a mirror does
+        del found.values["consumer.timeout.ms"]  # a mirror waits forever anyway
     found.rename(CONSUMER_NAMES, known_names(SourceOptions), newer)
     _secure(found)
     _leave_out(found, CONSUMER_IGNORED, known_names(SourceOptions), known_names(TargetOptions), "producer")
@@ -277,7 +278,7 @@ def _keeper(found: Translated, new_consumer: bool) -> None:
 
 
 def _room_for_fetch(found: Translated) -> None:
-    """Make the default of queued.max.bytes hold a larger fetch."""
+    """Raise the default of queued.max.bytes so that it holds a larger fetch."""
     key = next(
         (key for key in found.values if found.names.get(key, key) in ("fetch.message.max.bytes", "fetch.size")), ""
     )
@@ -291,7 +292,7 @@ def _room_for_fetch(found: Translated) -> None:
 
 
 def producer_file(values: Mapping[str, str], new_producer: bool = False) -> Translated:
-    """A producer.properties as options of the target.  new_producer: the start line says --new.producer."""
+    """Return the options of the target that a producer.properties sets.  new_producer: --new.producer was given."""
     found = Translated({key: value.strip() for key, value in values.items()})
     known = known_names(TargetOptions)
     names = dict(PRODUCER_NAMES)
@@ -301,7 +302,7 @@ def producer_file(values: Mapping[str, str], new_producer: bool = False) -> Tran
     if older and "bootstrap.servers" in found.values:
         _one_target(found, older[0])
     if seven or not found.values.keys() & NEWER_PRODUCER:
-        del names["batch.size"]  # 0.7's, which counts messages
+        del names["batch.size"]  # the key of 0.7, which counts messages
     elif (size := decimal_int(found.values.get("batch.size", ""))) is not None and size < SMALLEST_BATCH:
         found.values["batch.size"] = str(SMALLEST_BATCH)
         found.taken.append(f"batch.size={size} as {SMALLEST_BATCH}, the smallest")
@@ -322,7 +323,7 @@ def producer_file(values: Mapping[str, str], new_producer: bool = False) -> Tran
 
 
 def _target_of_07(found: Translated) -> bool:
-    """Whether it is a file of 0.7, whose brokers ZooKeeper alone knows; then it says so."""
+    """Return True for a file of 0.7, whose brokers only ZooKeeper knows; then set the release."""
     values = found.values
     if values.keys() & {"metadata.broker.list", "bootstrap.servers"}:
         return False
@@ -349,7 +350,7 @@ def _target_of_07(found: Translated) -> bool:
 
 
 def _one_target(found: Translated, older: str) -> None:
-    """Report two lists of brokers that have none in common."""
+    """Report two lists of brokers that have no broker in common."""
     lists = [
         {entry.strip().lower().rsplit("://", 1)[-1] for entry in found.values[key].split(",") if entry.strip()}
         for key in (older, "bootstrap.servers")
@@ -365,14 +366,14 @@ def _one_target(found: Translated, older: str) -> None:
 
 
 def _secure(found: Translated) -> None:
-    """Read the options of TLS and login as the JVM's clients do: those that the protocol has no use for are ignored."""
+    """Read the options of TLS and login as the JVM's clients do: ignore those that security.protocol does not use."""
     values = found.values
-    for key in ("bootstrap.servers", "metadata.broker.list"):  # the JVM's clients take PLAINTEXT://host:port
+    for key in ("bootstrap.servers", "metadata.broker.list"):  # the JVM's clients accept PLAINTEXT://host:port
         if key in values:
             named = re.compile(rf"\b{re.escape(values.get('security.protocol', 'PLAINTEXT'))}://", re.IGNORECASE)
             values[key] = named.sub("", values[key])
     protocol = values.get("security.protocol", "PLAINTEXT").upper()
-    if protocol == "PLAINTEXTSASL":  # HDP's name
+    if protocol == "PLAINTEXTSASL":  # the name in HDP
         protocol = values["security.protocol"] = "SASL_PLAINTEXT"
     theirs = {
         *TLS_IGNORED,
@@ -406,7 +407,7 @@ def _secure(found: Translated) -> None:
 
 
 def _login(found: Translated) -> None:
-    """Take user and password out of sasl.jaas.config."""
+    """Take user and password from sasl.jaas.config."""
     text = found.values.pop("sasl.jaas.config", None)
     if text is None:
         return
@@ -437,7 +438,7 @@ def _leave_out(
     others: Mapping[str, str],
     other: str,
 ) -> None:
-    """Ignore what has a reason to be; what is of the other file, and no option of this one, too."""
+    """Ignore keys that have a reason, and options of the other file that this file does not have."""
     interceptors = [name for name in found.values.get("interceptor.classes", "").split(",") if name.strip()]
     if all(name.strip().startswith(MONITORING) for name in interceptors):
         found.ignore("interceptor.classes", _JMX)
@@ -455,7 +456,7 @@ def _leave_out(
 
 
 def ignored_line(ignored: Mapping[str, str]) -> str:
-    """The sentence on all keys of a file that are ignored: `ignored: a, b (why); c (why)`."""
+    """Return the sentence about all ignored keys of a file: `ignored: a, b (why); c (why)`."""
     by_reason: dict[str, list[str]] = {}
     for key, why in ignored.items():
         by_reason.setdefault(why, []).append(key)
@@ -463,14 +464,14 @@ def ignored_line(ignored: Mapping[str, str]) -> str:
 
 
 def taken_line(taken: Iterable[str]) -> str:
-    """The sentence on what a file says that is taken for something else."""
+    """Return the sentence about settings of a file that are read as something else."""
     return f"taken: {'; '.join(taken)}"
 
 
 def fates(
     names: Mapping[str, str], ignored: Mapping[str, str], refused: Mapping[str, str]
 ) -> Iterator[tuple[str, str, str]]:
-    """(key, taken, ignored or refused; as what, or why) for the page of options.  The arguments: those of one file."""
+    """Yield (key, `taken`, `ignored` or `refused`, option or reason) for one file, for the page of options."""
     because = {**ignored, **TLS_IGNORED, **LOGIN_IGNORED, **{f"{key}*": why for key, why in PREFIXES_IGNORED.items()}}
     taken = {**{key: f"`{ours}`" for key, ours in names.items()}, **SECURITY_TAKEN}
     for key in sorted({*taken, *because, *BOTH_REFUSED, *refused}):

@@ -1,8 +1,8 @@
 """Limits that an operator sets on a running mirror: pauses and throttles.  Pure.
 
-A pause is of a topic of one source or of one of its partitions; the last order counts, and a partition may be an
-exception to its topic.  A throttle is of one topic or of the whole flow (topic ""); what both limit flows at the lower
-rate.  Kept ones outlive a restart (keptfile).
+A pause covers a topic of one source, or one of its partitions; the last command counts, and a partition may be an
+exception to its topic.  A throttle covers one topic or the whole flow (topic ""); messages limited by both flow at the
+lower rate.  Kept limits survive a restart (keptfile).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from kafkawire.model import TopicPartition, partition_named
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """partition: "" for all of the topic.  paused False: the partition is read while its topic is paused."""
+    """Pause of a topic, or of one partition ("": all).  With paused False, the partition is read while its topic is
+    paused."""
 
     source: str
     topic: str
@@ -44,7 +45,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Throttle:
-    """At most so much of a topic ("": of the whole flow) a second; None: no limit of that kind."""
+    """Rate limit of a topic ("": of the whole flow) per second; None: no limit of that kind."""
 
     source: str
     topic: str = ""
@@ -77,13 +78,13 @@ class Limits:
         self._throttles: dict[tuple[str, str], Throttle] = {}
 
     def set_pause(self, pause: Pause) -> None:
-        """Pause a topic or partition.  A topic that is named again has no exceptions any more."""
+        """Pause a topic or partition.  Pausing a topic removes its exceptions."""
         if not pause.partition:
             self._drop_topic(pause.source, pause.topic)
         self._pauses[pause.source, pause.topic, pause.partition] = pause
 
     def end_pause(self, source: str, topic: str, partition: str = "") -> bool:
-        """Resume a topic, or one partition, of a topic that stays paused perhaps.  False: it was not paused."""
+        """Resume a topic, or one partition of a topic that may stay paused.  Return False if it was not paused."""
         if not partition:
             return self._drop_topic(source, topic)
         own = self._pauses.pop((source, topic, partition), None)
@@ -103,11 +104,11 @@ class Limits:
         self._throttles[throttle.source, throttle.topic] = throttle
 
     def end_throttle(self, source: str, topic: str = "") -> bool:
-        """False: there was none."""
+        """End a throttle.  Return False if there was none."""
         return self._throttles.pop((source, topic), None) is not None
 
     def pause_of(self, source: str, tp: TopicPartition) -> Pause | None:
-        """The pause that a partition is under."""
+        """Return the pause that applies to a partition."""
         found = self._pauses.get((source, tp.topic, str(tp.partition))) or self._pauses.get((source, tp.topic, ""))
         return found if found is not None and found.paused else None
 
@@ -115,7 +116,7 @@ class Limits:
         return [throttle for throttle in self._throttles.values() if throttle.source == source]
 
     def pauses_of(self, source: str) -> list[Pause]:
-        """Topics first: a partition is an exception to its topic."""
+        """Return the pauses of a source, topics first: a partition is an exception to its topic."""
         return sorted((p for p in self._pauses.values() if p.source == source), key=lambda p: (p.topic, p.partition))
 
     def __iter__(self) -> Iterator[Pause | Throttle]:
@@ -129,7 +130,7 @@ class Limits:
             self.set_throttle(limit)
 
     def reason(self, source: str, tp: TopicPartition) -> str:
-        """Why a partition is paused; "": it is not."""
+        """Return why a partition is paused, or "" if it is not."""
         found = self.pause_of(source, tp)
         return found.reason if found is not None else ""
 
@@ -140,12 +141,12 @@ class Limits:
 
 
 def rows_of(limits: Iterable[Pause | Throttle]) -> list[dict[str, Any]]:
-    """Limits in values that JSON has."""
+    """Return limits as JSON values."""
     return [{"limit": type(each).__name__.lower(), **dataclasses.asdict(each)} for each in limits]
 
 
 def limits_of(rows: Iterable[Mapping[str, Any]]) -> Limits:
-    """The limits of such rows."""
+    """Return the limits that such rows describe."""
     found = Limits()
     for row in rows:
         values = {name: value for name, value in row.items() if name != "limit"}
@@ -154,7 +155,7 @@ def limits_of(rows: Iterable[Mapping[str, Any]]) -> Limits:
 
 
 def clock(at_ms: int) -> str:
-    """Local time of day; with the date where that is not today's."""
+    """Return the local time of day, with the date if it is not today's."""
     at, today = time.localtime(at_ms / 1000), time.localtime()
     same = (at.tm_year, at.tm_yday) == (today.tm_year, today.tm_yday)
     return time.strftime("%H:%M" if same else "%Y-%m-%d %H:%M", at)

@@ -1,4 +1,5 @@
-"""The option http.listen: an address, what is unsafe about it, and whether there can be a server.  Imports none."""
+"""Option http.listen: its address, why it may be unsafe, and whether the server is installed.  Does not import the
+server."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ LOCAL = "127.0.0.1"
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """Address on which a server listens."""
 
     host: str
     port: int
 
     @property
     def local(self) -> bool:
-        """Only programs of this machine reach it."""
+        """True if only programs on this machine can reach it."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -30,7 +31,8 @@ class Address(NamedTuple):
 
 
 def listen_address(raw: object) -> Address:
-    """An address of text: host:port, or a port, which is one of 127.0.0.1.  Raises ValueError with what is expected."""
+    """Return the address in a text: host:port, or a port on 127.0.0.1.  Raises ValueError that says what is
+    expected."""
     text = str(raw).strip()
     host, _, port = text.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
@@ -42,7 +44,7 @@ def listen_address(raw: object) -> Address:
 
 
 def unsafe(address: Address) -> str:
-    """Why it may be unsafe to listen there: a sentence; "": it is not."""
+    """Return a sentence saying why listening there may be unsafe, or ""."""
     if address.local:
         return ""
     return (
@@ -52,7 +54,7 @@ def unsafe(address: Address) -> str:
 
 
 def missing() -> str:
-    """Why the server cannot be had: a sentence; "": it can."""
+    """Return a sentence saying which library the server needs, or "" if it is installed."""
     if find_spec("prometheus_client") is not None:
         return ""
     return "option 'http.listen' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"

@@ -1,10 +1,11 @@
-"""What messages lose in a target whose message format has no room for it: refused, or dropped and counted.  Pure.
+"""Fields that messages lose in a target whose message format has no room for them: refused, or dropped and counted.
+Pure.
 
-    headers      of record batches (Kafka 0.11 and later); no older format has any
-    timestamps   of 0.10 and later; formats v0 and 0.7's have none
+    headers      of record batches (Kafka 0.11 and later); no older format has headers
+    timestamps   of 0.10 and later; formats v0 and 0.7's have no timestamps
 
-A message that has such a field parks its partition, and the sentence names the option that drops the field: nothing
-is lost that the operator did not give up.
+A message with such a field parks its partition, and the sentence names the option that drops the field: nothing is lost
+unless the operator allows it.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ _SINCE = {HEADERS: "Kafka 0.11", TIMESTAMPS: "Kafka 0.10"}
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What may be left out of the messages of one source for one target, and what was.
+    """Fields that messages of one source lose in one target: which may be dropped, and how many were.
 
-    drop: fields that the options let go.  counts: messages that went without, by topic and field, since the start.
-    fields: those that messages of the source may have, and messages of the target cannot.
+    drop: fields that the options allow to drop.  counts: messages that lost a field, by topic and field, since the
+    start. fields: those that messages of the source may have, and messages of the target cannot.
     """
 
     source: Dialect
     target: Dialect
     drop: frozenset[str] = frozenset()
     counts: dict[tuple[str, str], int] = field(default_factory=dict, compare=False)
-    fields: tuple[str, ...] = field(init=False, compare=False)  # once: it is asked for each message that is handled
+    fields: tuple[str, ...] = field(init=False, compare=False)  # cached, because it is read for each handled message
 
     def __post_init__(self) -> None:
         headers = self.source.record_batches and not self.target.record_batches
@@ -43,9 +44,10 @@ class Losses:
         object.__setattr__(self, "fields", (HEADERS,) * headers + (TIMESTAMPS,) * timestamps)
 
     def refusal(self, name: str) -> str | None:
-        """Why a source need not be begun: every one of its messages would park its partition; None: not so.
+        """Return why a source need not be started, because every one of its messages would park its partition; else
+        None.
 
-        Only timestamps are there in every message.
+        Only timestamps are in every message.
         """
         if TIMESTAMPS not in self.fields or TIMESTAMPS in self.drop:
             return None
@@ -55,11 +57,13 @@ class Losses:
         )
 
     def fit(self, source: TopicPartition) -> Fitting | None:
-        """What a conversion does with the messages of a source partition; None: nothing of them can be lost."""
+        """Return what a conversion does with the messages of a source partition, or None if they cannot lose
+        anything."""
         return Fitting(self, source) if self.fields else None
 
     def fitted_columns(self, source: TopicPartition, columns: Columns, end: int) -> Columns:
-        """The first rows of columns without what the target cannot have.  Raises as fitted(), and then counts none."""
+        """Return the first rows of columns without the fields that the target cannot store.  Raises FieldLost as
+        fitted() does, and then counts nothing."""
         lost, found = self.fields, list[tuple[str, list[bool]]]()
         if HEADERS in lost and columns.header_size is not None:
             found.append((HEADERS, [size > 0 for size in columns.header_size[:end]]))
@@ -77,7 +81,8 @@ class Losses:
         return columns
 
     def fitted(self, source: TopicPartition, rows: Rows) -> Rows:
-        """Messages without what the target cannot have.  Raises FieldLost for the first that may not go without."""
+        """Return messages without the fields that the target cannot store.  Raises FieldLost for the first field that
+        must be kept."""
         lost = self.fields
         if HEADERS in lost and rows.headers is not None and any(rows.headers):
             self._lose(source, HEADERS, rows.offsets, [bool(block) for block in rows.headers])
@@ -103,7 +108,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """What a conversion does with the messages of one source partition: a producer.conversion.Fit."""
+    """Drops fields from the messages of one source partition in a conversion: a producer.conversion.Fit."""
 
     losses: Losses
     source: TopicPartition

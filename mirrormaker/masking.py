@@ -1,9 +1,9 @@
-"""What an exception of a user's code says, without the messages that it quotes.  Pure.
+"""Text of an exception that user code raised, without the messages that it quotes.  Pure.
 
-Keys and values are in no log, page or report.  But an exception of a handler may quote them without meaning to:
-`ValueError: invalid literal for int() with base 10: 'the value'`.  What its text has in common with a message is
-masked: LEAST bytes in a row or more, as they are or in hexadecimal; of a shorter key or value all of it, from SHORTEST
-bytes on.  What a handler composes from a message (in base64, say) is not found.
+Keys and values never appear in a log, page or report.  But an exception of a handler may quote them unintentionally:
+`ValueError: invalid literal for int() with base 10: 'the value'`.  Text that also occurs in a message is masked: runs
+of LEAST or more bytes, plain or in hexadecimal, and a shorter key or value of at least SHORTEST bytes as a whole.  Text
+that a handler derives from a message (in base64, say) is not found.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from groundwork.optionvalues import MASK
 
 LEAST = 8
 SHORTEST = 4
-TEXT_BYTES = 400  # of an exception; the rest is cut off
-MOST_BYTES = 1 << 20  # of keys and values that are looked through: a tenth of a second or so
+TEXT_BYTES = 400  # longest text of an exception; the rest is cut off
+MOST_BYTES = 1 << 20  # bytes of keys and values that are searched: about a tenth of a second
 
 
 def raised(exc: BaseException, payloads: Iterable[bytes | None]) -> str:
-    """`raised TYPE: TEXT`, as a sentence about the code that did.  payloads: keys and values it was given."""
+    """Return `raised TYPE: TEXT` as a clause about user code.  payloads: keys and values that the code was given."""
     return f"raised {type(exc).__name__}: {masked(exc, payloads)}"
 
 
 def masked(exc: BaseException, payloads: Iterable[bytes | None]) -> str:
-    """The text of an exception."""
+    """Return the masked text of an exception."""
     data = str(exc).encode("utf-8", "backslashreplace")
     if len(data) > TEXT_BYTES:
         data = data[:TEXT_BYTES].decode("utf-8", "ignore").encode() + "…".encode()
@@ -54,7 +54,7 @@ def _without(data: bytes, common: bytearray) -> str:
 
 
 def frames(exc: BaseException) -> list[str]:
-    """Where it was raised, as a traceback has it, and which exceptions led to it; of neither their texts."""
+    """Return the stack of an exception as in a traceback, and those of its causes, without any exception text."""
     lines: list[str] = []
     before: BaseException | None = exc
     while before is not None and len(lines) < 200:

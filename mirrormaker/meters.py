@@ -1,7 +1,8 @@
-"""Meters of a mirror: rates over a sliding window, and the lag of a partition in seconds.  Pure; time is given.
+"""Meters of a mirror: rates over a sliding window, and the lag of a partition in seconds.  Pure; the caller passes the
+time.
 
-RateWindow    how fast a pair of counters (messages, bytes) rose lately
-EndHistory    when the end of a log stood where: how long ago it stood at a position
+RateWindow    how fast a pair of counters (messages, bytes) rose recently
+EndHistory    the ends of a log over time: how long ago the log ended at an offset
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MAX_ENDS = 256
 
 
 class RateWindow:
-    """Messages and bytes per second over the last window_s seconds, of counters that only rise."""
+    """Messages and bytes per second over the last window_s seconds, from counters that only rise."""
 
     __slots__ = ("_newest", "_samples", "_window_s")
 
@@ -24,7 +25,7 @@ class RateWindow:
         self._newest = (at, messages, bytes)
 
     def add(self, at: float, messages: int, bytes: int) -> None:
-        """The counters at a moment."""
+        """Add the counters at a moment."""
         self._newest = (at, messages, bytes)
         samples = self._samples
         if at - samples[-1][0] >= SAMPLE_S:
@@ -34,7 +35,7 @@ class RateWindow:
 
     @property
     def per_s(self) -> tuple[float, float]:
-        """Messages and bytes per second; 0 before any time has passed."""
+        """Return messages and bytes per second; 0 before any time has passed."""
         began, messages, nbytes = self._samples[0]
         at, messages_now, bytes_now = self._newest
         seconds = at - began
@@ -44,9 +45,9 @@ class RateWindow:
 
 
 class EndHistory:
-    """The ends of one log, each with the last moment at which it was the end.
+    """Ends of one log, each with the last moment at which it was the end.
 
-    At most MAX_ENDS of them: older ones are thinned out, so that a lag of days keeps a precision of about a percent.
+    At most MAX_ENDS are kept: older ones are thinned out, so that a lag of days keeps a precision of about a percent.
     """
 
     __slots__ = ("_ends",)
@@ -55,7 +56,7 @@ class EndHistory:
         self._ends: list[tuple[float, int]] = []  # (when, end), ends rise
 
     def add(self, at: float, end: int) -> None:
-        """The log ends there at this moment.  An end further back is that of another log: the history begins again."""
+        """Record the end of the log at this moment.  A smaller end means another log: the history begins again."""
         ends = self._ends
         if ends and end < ends[-1][1]:
             ends.clear()
@@ -68,15 +69,15 @@ class EndHistory:
             self._ends = ends[:half:2] + ends[half:]
 
     def passed(self, position: int) -> None:
-        """Everything before position is done: what the log was before that is not asked for any more."""
+        """Forget ends before position, because everything before it is done."""
         ends = self._ends
         if len(ends) > 1 and ends[1][1] <= position:
             keep = next((n for n in range(len(ends) - 1, 0, -1) if ends[n][1] <= position), 0)
             del ends[:keep]
 
     def age_s(self, position: int, at: float) -> tuple[float, bool] | None:
-        """Seconds since the log ended at position, and whether that is only the least it can be: the log was longer
-        already when it was first seen.  None: nothing is known of it."""
+        """Return the seconds since the log ended at position, and whether this is only a lower bound: the log was
+        longer already when it was first seen.  Return None if nothing is known of it."""
         if not self._ends:
             return None
         if position >= self._ends[-1][1]:

@@ -1,8 +1,8 @@
-"""Partitions without an owner: of mirrored topics, and read by no member of the group.
+"""Finds partitions of mirrored topics that no member of the group owns.
 
-A member that hangs in a rebalance, or one of another program with another assignment, leaves such partitions: no member
-lags, so no lag shows them.  While the group moves partitions they have no owner for a moment: only those count that had
-none at two looks in a row.
+A member that hangs in a rebalance, or one of another program with another assignment, leaves partitions without an
+owner: no member lags, so no lag shows them.  During a rebalance, partitions have no owner for a moment, so only those
+count that had none in two consecutive checks.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 60.0  # a look reads a node for each topic and each partition
+EVERY_S = 60.0  # a check reads a node for each topic and each partition
 
 
 class OwnerWatch:
-    """Looks for partitions without an owner.  selections: the topics of each source, by name, as they are then."""
+    """Watch for partitions without an owner.  selections: the current topics of each source, by name."""
 
     def __init__(
         self, sources: Sequence[Source], selections: Mapping[str, Selection], every_s: float = EVERY_S
@@ -30,18 +30,18 @@ class OwnerWatch:
         self._sources = sources
         self._selections = selections
         self._every_s = every_s
-        self._free: dict[str, Collection[TopicPartition]] = {}  # at the last look, by source
+        self._free: dict[str, Collection[TopicPartition]] = {}  # result of the last check, by source
         self._counts: dict[str, int] = {}
 
     def run(self) -> None:
-        """Look again and again."""
+        """Check repeatedly."""
         while True:
             sleep(self._every_s)
             for source in self._sources:
                 self.look(source)
 
     def look(self, source: Source) -> None:
-        """Count those of one source; the count is unknown where its cluster does not answer."""
+        """Count the unowned partitions of one source; the count is unknown if its cluster does not answer."""
         try:
             free = self._unowned(source) if source.joined and source.assigned else None
         except ConsumerError as unanswered:
@@ -63,5 +63,5 @@ class OwnerWatch:
         return {TopicPartition(topic, number) for topic, numbers in partitions.items() for number in numbers} - owned
 
     def count(self, source: str) -> int | None:
-        """Return the number of partitions without an owner; None: not known."""
+        """Return the number of partitions without an owner, or None if unknown."""
         return self._counts.get(source)

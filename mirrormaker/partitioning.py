@@ -1,11 +1,11 @@
 """Partitioning: which partition of a target topic each message of a source goes to.  Pure.
 
     identity   partitions keep their number
-    key        a message with a key goes where the partitioner puts it (partitioner.class of the target; none: where
-               0.8.2's ByteArrayPartitioner does), one without as with `source`, or as unkeyed.partitioner says
-    source     all of a source partition goes to one target partition, whatever other partitions there are: so the order
-               of a source partition is kept when brokers of the source come and go
-    spread     whatever its key is: at random, in turn, or all to one for a while (partitioner.class of the target)
+    key        a message with a key goes where the partitioner puts it (partitioner.class of the target; by default
+               0.8.2's ByteArrayPartitioner), one without a key as with `source`, or as unkeyed.partitioner says
+    source     all of a source partition goes to one target partition, whatever other partitions exist: so a source
+               partition keeps its order when brokers of the source come and go
+    spread     ignores the key: random, in turn, or all to one partition for a while (partitioner.class of the target)
 
 Partitions of 0.7 belong to brokers and have no number.  A Numbering (option broker.partitions) gives them one.
 """
@@ -30,15 +30,15 @@ from producer.errors import PartitionerFailed
 from producer.partitioners import UnkeyedPartitioner, byte_array_partitioner, is_pure, rule_of
 
 Scheme = Literal["identity", "key", "source", "spread"]
-STRIDE = 13  # neighbours on one broker, and the same index on several, spread well over the usual numbers of partitions
+STRIDE = 13  # spreads neighbours on one broker, and one index on several, over usual numbers of partitions
 
 
 class NoSuchPartition(LocalError):
-    """partitioning is identity and the target topic has no partition of that number."""
+    """Raised when partitioning is identity and the target topic has no partition of that number."""
 
 
 class RowRefused(LocalError):
-    """A partitioner failed at a row of some columns."""
+    """Raised when a partitioner failed at a row of some columns."""
 
     def __init__(self, row: int, why: PartitionerFailed) -> None:
         super().__init__(str(why))
@@ -47,12 +47,13 @@ class RowRefused(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Numbers for the partitions of 0.7: those of the first broker from 0 on, then those of the next."""
+    """Numbers for the partitions of 0.7: those of the first broker from 0, then those of the next broker."""
 
-    counts: tuple[tuple[int, int], ...] = ()  # broker id, its partitions
+    counts: tuple[tuple[int, int], ...] = ()  # (broker id, number of partitions)
 
     def number(self, partition: PartitionId) -> PartitionId | None:
-        """Its number; None: no broker here has it.  A partition that has a number keeps it."""
+        """Return the number of a partition, or None if its broker is not listed.  A partition that has a number keeps
+        it."""
         if not isinstance(partition, BrokerPartition):
             return partition
         first = 0
@@ -64,7 +65,7 @@ class Numbering:
 
     @property
     def total(self) -> int:
-        """Partitions of all brokers."""
+        """Return the number of partitions of all brokers."""
         return sum(count for _, count in self.counts)
 
     def __bool__(self) -> bool:
@@ -78,7 +79,7 @@ UNNUMBERED = Numbering()
 
 
 def numbering(raw: object) -> Numbering:
-    """The option `broker.partitions`: `0:2,1:3` or a mapping.  Raises ValueError."""
+    """Return the numbering in option `broker.partitions`: `0:2,1:3` or a mapping.  Raises ValueError."""
     pairs = (
         raw.items() if isinstance(raw, dict) else [entry.split(":") for entry in str(raw).split(",") if entry.strip()]
     )
@@ -96,11 +97,11 @@ def numbering(raw: object) -> Numbering:
 
 
 def by_source(partition: PartitionId, targets: Sequence[PartitionId]) -> PartitionId:
-    """The one of the targets that all of a source partition goes to.
+    """Return the target partition that all of a source partition goes to.
 
-    Numbered targets: the number, or broker + 13 × index of a partition of 0.7, modulo how many there are.  Targets of
-    0.7: of all that are there the one that weighs most with this source partition, so that a broker which comes or
-    goes moves nothing but what goes to it.
+    Numbered targets: the number, or broker + 13 × index for a partition of 0.7, modulo the number of targets.  Targets
+    of 0.7: the one with the highest hash weight for this source partition, so that a broker which comes or goes only
+    moves what goes to it.
     """
     if isinstance(targets[0], BrokerPartition):
         return max(targets, key=lambda target: blake2b(f"{partition}>{target}".encode(), digest_size=8).digest())
@@ -110,11 +111,11 @@ def by_source(partition: PartitionId, targets: Sequence[PartitionId]) -> Partiti
 
 @dataclass(frozen=True, slots=True)
 class ChosenPartitioner:
-    """What partitioner.class and unkeyed.partitioner of the target say.
+    """Settings partitioner.class and unkeyed.partitioner of the target.
 
-    name: as a route shows it; "": no partitioner.class.  of_key: the index of a key's partition; None: keys do not
-    count.  unkeyed: of messages without a key, or of all where keys do not count: one of producer.partitioners.UNKEYED;
-    "": all of a source partition goes to one target partition.
+    name: as a route shows it; "" without a partitioner.class.  of_key: the index of a key's partition; None if keys are
+    ignored.  unkeyed: for messages without a key, or for all if keys are ignored: one of producer.partitioners.UNKEYED;
+    "" sends all of a source partition to one target partition.
     """
 
     name: str = ""
@@ -126,24 +127,24 @@ class ChosenPartitioner:
     def scheme(self) -> Scheme:
         return "key" if self.of_key is not None else "spread"
 
-    # Indexes of keys that came before, by the number of partitions; only of a partitioner that is pure.
+    # Known indexes of keys, by the number of partitions; used only if the partitioner is pure.
     known: dict[int, KeyIndexes] = field(default_factory=dict, compare=False, repr=False)
 
     def index(self, key: bytes, partitions: int) -> int:
-        """The index of a key's partition.  Raises PartitionerFailed."""
+        """Return the index of a key's partition.  Raises PartitionerFailed."""
         assert self.of_key is not None
         try:
             index = self.of_key(key, partitions)
-        except Exception as exc:  # a user's code may raise anything
+        except Exception as exc:  # user code may raise anything
             raise PartitionerFailed(f"partitioner.class {self.name} {raised(exc, (key,))}") from exc
         if type(index) is not int or not 0 <= index < partitions:
             there = f"{counted(partitions, 'partition')}: 0 to {partitions - 1} are there"
-            given = index if type(index) is int else f"a {type(index).__name__}"  # which may be the key
+            given = index if type(index) is int else f"a {type(index).__name__}"  # do not show it: it may be the key
             raise PartitionerFailed(f"partitioner.class {self.name} gave back {given} for {there}")
         return index
 
     def indexes(self, partitions: int) -> KeyIndexes | None:
-        """The indexes of keys, each looked up once; None: it may answer otherwise the next time."""
+        """Return a cache of key indexes, or None if the partitioner may answer differently the next time."""
         if self.of_key is None or not is_pure(self.of_key):
             return None
         found = self.known.get(partitions)
@@ -156,7 +157,7 @@ HASHED = ChosenPartitioner()
 
 
 class Partitioner:
-    """The partitioner of one target topic.  partitions: the topic's, in order.  beyond: why it has no others."""
+    """Partitioner of one target topic.  partitions: the topic's, in order.  beyond: why it has no others."""
 
     def __init__(
         self,
@@ -180,10 +181,11 @@ class Partitioner:
         if scheme in ("key", "spread") and chosen.unkeyed:
             self._unkeyed = UnkeyedPartitioner(chosen.unkeyed, chosen.refresh_s)
         self.targets = [TopicPartition(topic, partition) for partition in partitions]
-        self._of_source: dict[PartitionId, TopicPartition] = {}  # of a source partition, without a key
+        self._of_source: dict[PartitionId, TopicPartition] = {}  # target of a source partition's messages without a key
 
     def partition(self, source: PartitionId, key: bytes | None) -> TopicPartition:
-        """Target partition of a message of a source partition.  Raises NoSuchPartition, PartitionerFailed."""
+        """Return the target partition of a message of a source partition.  Raises NoSuchPartition and
+        PartitionerFailed."""
         if key is not None and self._keyed:
             return self.targets[self._index(key)]
         if self._unkeyed is not None:
@@ -194,9 +196,9 @@ class Partitioner:
         return self.chosen.index(key, len(self.targets)) if self._known is None else self._known[key]
 
     def of_keys(self, source: PartitionId, keys: Sequence[bytes | None]) -> Column:
-        """Which of the targets each of neighbouring messages of a source partition goes to, by their keys.
+        """Return for each of neighbouring messages of a source partition the index of its target, by their keys.
 
-        Raises NoSuchPartition, RowRefused.
+        Raises NoSuchPartition and RowRefused.
         """
         quick = ready() if self._rule is not None and len(keys) >= MANY else None
         if quick is not None:
@@ -205,7 +207,8 @@ class Partitioner:
         return self._filled(self._by_key(keys, keyless) if self._keyed else [keyless] * len(keys))
 
     def _keyless(self, source: PartitionId) -> int:
-        """Which of the targets neighbouring messages without a key go to; KEYLESS: each is chosen by itself."""
+        """Return the index of the target for neighbouring messages without a key, or KEYLESS if each is chosen
+        separately."""
         if self._unkeyed is None:
             return self.targets.index(self.of_source(source))
         if self._unkeyed.whole_rounds:
@@ -213,9 +216,9 @@ class Partitioner:
         return KEYLESS
 
     def indexes(self, source: PartitionId, columns: Columns, end: int) -> Column:
-        """Which of the targets each of the first rows of columns goes to, of messages of a source partition.
+        """Return the target's index for each of the first rows of columns, which hold messages of a source partition.
 
-        Raises NoSuchPartition, RowRefused.
+        Raises NoSuchPartition and RowRefused.
         """
         keyless = self._keyless(source)
         if not self._keyed:
@@ -234,7 +237,7 @@ class Partitioner:
         return self._filled(self._by_key(Stretch(columns, 0, end).keys(), keyless))
 
     def _by_key(self, keys: Sequence[bytes | None], keyless: int) -> list[int]:
-        """The index of each key, `keyless` for None.  Raises RowRefused."""
+        """Return the index of each key, `keyless` for None.  Raises RowRefused."""
         found: list[int] = []
         try:
             if self._known is not None:
@@ -249,7 +252,7 @@ class Partitioner:
         return found
 
     def _filled(self, found: list[int]) -> list[int]:
-        """With a choice for each message that has none yet."""
+        """Fill in a choice for each message that has none yet."""
         left = found.count(KEYLESS)
         if not left:
             return found
@@ -261,7 +264,7 @@ class Partitioner:
         return [next(others) if index == KEYLESS else index for index in found]
 
     def named(self, partition: object) -> TopicPartition:
-        """A partition that a handler chose: a number, or a BrokerPartition.  Raises NoSuchPartition."""
+        """Return a partition that a handler chose: a number, or a BrokerPartition.  Raises NoSuchPartition."""
         if partition in self._partitions and type(partition) in (int, BrokerPartition):
             return TopicPartition(self._topic, partition)  # type: ignore[arg-type]  # which is one of them
         there = ", ".join(map(str, self._partitions[:12])) + (", …" if len(self._partitions) > 12 else "")
@@ -269,11 +272,12 @@ class Partitioner:
 
     @property
     def single(self) -> bool:
-        """Whether all of a source partition goes to one target partition."""
+        """True if all of a source partition goes to one target partition."""
         return not self._keyed and self._unkeyed is None
 
     def of_source(self, source: PartitionId) -> TopicPartition:
-        """Target partition of a source partition's messages without a key: one, so that they keep their order.
+        """Return the one target partition of a source partition's messages without a key, so that they keep their
+        order.
 
         Raises NoSuchPartition.
         """
@@ -284,7 +288,7 @@ class Partitioner:
         return found
 
     def _same(self, source: PartitionId) -> PartitionId:
-        """The partition of the number that a source partition has."""
+        """Return the target partition with the number of the source partition."""
         number = self._numbering.number(source)
         if number is None:
             raise NoSuchPartition(

@@ -1,21 +1,21 @@
-"""Plug-ins of the target: what partitioner.class, serializer.class and key.serializer.class name, loaded.
+"""Plug-ins of the target: loads what partitioner.class, serializer.class and key.serializer.class name.
 
     partitioner.class     murmur2, random, round-robin, sticky, batch (one random partition for each set); the JVM's
                           classes; package.module:function or :Class; an entry point of the group producer.partitioners
     serializer.class,     the JVM's classes that leave bytes as they are; package.module:function or :Class; an entry
     key.serializer.class  point of the group producer.encoders
 
-What the JVM's mirrors did with these classes is what ours do, where that made sense:
+Our plug-ins do what the JVM's mirrors did with these classes, if that made sense:
 
-    ByteArrayPartitioner      MirrorMaker of 0.8.1 took it where a file named none.  |hashCode| of the bytes; 0.8.1 and
+    ByteArrayPartitioner      default of MirrorMaker 0.8.1. |hashCode| of the bytes; 0.8.1 and
                               before drop the sign bit instead (KAFKA-1469), so the rule is that of target.version
-    DefaultPartitioner        asked a byte[] for its hashCode, which is not of its bytes but of the object: each message
-                              went to a partition of its own, at random, whatever its key.  Who named it wanted
-                              partitioning by key, so it is that of the bytes here: ByteArrayPartitioner's
+    DefaultPartitioner        called hashCode of a byte[], which depends on the object, not its bytes: each message
+                              went to a random partition, whatever its key.  Its users wanted
+                              partitioning by key, so here it hashes the bytes like ByteArrayPartitioner
     StringEncoder             failed in the JVM: a mirror's messages are bytes.  Bytes as they are, and a warning
     NullEncoder               would have sent nulls.  Bytes as they are, and a warning
 
-A mirror of 0.7 had no keys at all, and a target of 0.7 takes none: there no partitioner of keys has anything to do.
+Mirrors of 0.7 had no keys at all, and a target of 0.7 stores none: there a partitioner of keys has no effect.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ AS_THEY_ARE = (
     "org.apache.kafka.common.serialization.ByteArraySerializer",
     "producer.encoders:as_bytes",
 )
-TAKEN_AS_BYTES = {  # and what the JVM's mirror would have done
+TAKEN_AS_BYTES = {  # and what they did in the JVM's mirror
     "kafka.serializer.StringEncoder": "failed: its messages are bytes",
     "org.apache.kafka.common.serialization.StringSerializer": "failed: its messages are bytes",
     "kafka.serializer.NullEncoder": "sent nulls",
@@ -67,7 +67,7 @@ TAKEN_AS_BYTES = {  # and what the JVM's mirror would have done
 
 
 class UnknownClass(LocalError):
-    """A JVM class that is not known here; .option and .named say which."""
+    """Raised for a JVM class that is not known here; `.option` and `.named` identify it."""
 
     def __init__(self, option: str, named: str, instead: str) -> None:
         super().__init__(f"{option} '{named}' is a JVM class that is not known here: {instead}")
@@ -76,7 +76,7 @@ class UnknownClass(LocalError):
 
 
 def _is_jvm_class(named: str, group: str) -> bool:
-    """Whether a name can only be that of a JVM class: names of entry points may have dots, too."""
+    """True if a name can only be a JVM class: names of entry points may have dots, too."""
     return CLASS_NAME.fullmatch(named) is not None and named not in entry_points(group).names
 
 
@@ -84,9 +84,9 @@ def _is_jvm_class(named: str, group: str) -> bool:
 
 
 def partitioner_named(named: str, spoken: Dialect, unkeyed: str = "", refresh_s: float = 600.0) -> ChosenPartitioner:
-    """The partitioner with a name, for a target of that release.
+    """Return the partitioner with a name, for a target of that release.
 
-    unkeyed: unkeyed.partitioner, "" where it is not given.  Raises LocalError, UnknownClass.
+    unkeyed: unkeyed.partitioner, or "" if not given.  Raises LocalError and UnknownClass.
     """
     if named in SPREADING:
         way = SPREADING[named]
@@ -109,12 +109,13 @@ def partitioner_named(named: str, spoken: Dialect, unkeyed: str = "", refresh_s:
 
 
 class Partitioners:
-    """The partitioners of a mirror: that of the target, and those of single topics.  Raises LocalError."""
+    """Partitioners of a mirror: the target's, and those of single topics.  Raises LocalError."""
 
     def __init__(self, target: TargetOptions, mirror: MirrorOptions) -> None:
         self._target = target
         self._mirror = mirror
-        # Without partitioner.class, messages without a key leave their source partition where keys are asked for only.
+        # Without partitioner.class, messages without a key only leave their source partition if mirror.partitioning is
+        # key.
         unkeyed = target.unkeyed if mirror.partitioning == "key" else ""
         hashed = ChosenPartitioner(of_key=byte_array_partitioner, unkeyed=unkeyed, refresh_s=self._refresh_s)
         self._loaded = {"": hashed}
@@ -125,12 +126,12 @@ class Partitioners:
                 )
 
     def of(self, topic: str) -> ChosenPartitioner:
-        """That of a source topic."""
+        """Return the partitioner of a source topic."""
         return self._loaded[self._mirror.for_topic(topic).partitioner or self._target.partitioner]
 
     @property
     def used(self) -> list[ChosenPartitioner]:
-        """That of the target, and those of single topics."""
+        """Return the target's partitioner, and those of single topics."""
         named = [self._target.partitioner, *(override.partitioner or "" for override in self._mirror.overrides)]
         return [self._loaded[name] for name in dict.fromkeys(named)]
 
@@ -143,15 +144,15 @@ class Partitioners:
 
 
 def encoders_of(target: TargetOptions) -> Encoders:
-    """The encoders that the target's options name; keys are encoded like values where only that is named, as in the
-    producer.  Raises LocalError, UnknownClass."""
+    """Return the encoders that the target's options name.  If only serializer.class is given, it also encodes keys, as
+    in the producer.  Raises LocalError and UnknownClass."""
     of_values = _encoder(VALUES, target.encoder)
     of_keys = _encoder(KEYS, target.key_encoder) if target.key_encoder else of_values
     return Encoders(of_values, of_keys) if of_values or of_keys else PLAIN
 
 
 def _encoder(option: str, named: str) -> Encoder | None:
-    """None: bytes as they are."""
+    """Return the encoder, or None for bytes as they are."""
     if not named or named in AS_THEY_ARE or named in TAKEN_AS_BYTES:
         return None
     if _is_jvm_class(named, ENCODERS):
@@ -168,8 +169,8 @@ def _encoder(option: str, named: str) -> Encoder | None:
 
 @dataclass(frozen=True, slots=True)
 class PluginCheck:
-    """The options as they run, without what is ignored; sentences that name options: problems, warnings, notes of what
-    is unsafe."""
+    """Checked options without those that are ignored, and sentences that name options: problems, warnings, and notes
+    about unsafe settings."""
 
     target: TargetOptions
     mirror: MirrorOptions
@@ -178,7 +179,7 @@ class PluginCheck:
     notes: tuple[str, ...]
 
 
-DECIDES = {  # mirror.partitioning, where a partitioner.class is ignored
+DECIDES = {  # effect of mirror.partitioning if a partitioner.class is ignored
     "auto": "auto: partitions keep their number where the target has enough, else keys are hashed as 0.8.2's "
     "ByteArrayPartitioner does",
     "identity": "identity: partitions keep their number",
@@ -187,7 +188,7 @@ DECIDES = {  # mirror.partitioning, where a partitioner.class is ignored
 
 
 def check_plugins(target: TargetOptions, mirror: MirrorOptions, *, ignore_unknown: bool) -> PluginCheck:
-    """Load the plug-ins that the options name.  ignore_unknown: a JVM class that is not known is a warning."""
+    """Load the plug-ins that the options name.  With ignore_unknown, an unknown JVM class is only a warning."""
     check = _Checking(target, mirror, ignore_unknown)
     check.warnings += _taken_as_bytes(target)
     overrides = tuple(
@@ -208,21 +209,22 @@ def check_plugins(target: TargetOptions, mirror: MirrorOptions, *, ignore_unknow
 
 
 class _Checking:
-    """Which names can be used.  problems, warnings: sentences so far."""
+    """Check of plug-in names.  problems, warnings: sentences so far."""
 
     def __init__(self, target: TargetOptions, mirror: MirrorOptions, ignore_unknown: bool) -> None:
         self.problems: list[str] = []
         self.warnings: list[str] = []
         self._ignore_unknown = ignore_unknown
-        self._of = ""  # where a name is given, behind a sentence
+        self._of = ""  # appended to a sentence: where a name is given
         self._spoken = expected(target.version)
         self._partitioning = mirror.partitioning
-        # An override may partition a topic otherwise, and then the partitioner counts for that.
+        # An override may partition a topic differently, and then the partitioner applies to that topic.
         others = {override.partitioning for override in mirror.overrides}
         self._identity = mirror.partitioning == "identity" and others <= {None, "identity"}
 
     def partitioner(self, named: str | None, topics: str = "") -> str:
-        """A partitioner.class; "": none, or none that is used.  topics: that an override gives it to."""
+        """Return a partitioner.class, or "" if none is given or used.  topics: the topics for which an override gives
+        it."""
         self._of = f"; given in mirror.topic.overrides, to topics {topics}" if topics else ""
         if not named:
             return ""
@@ -240,7 +242,7 @@ class _Checking:
         return named if chosen is not None else ""
 
     def encoder(self, option: str, named: str) -> str:
-        """An encoder; "": bytes travel as they are."""
+        """Return an encoder, or "" if bytes stay as they are."""
         self._of = ""
         if named in AS_THEY_ARE or named in TAKEN_AS_BYTES:
             return named
@@ -264,14 +266,14 @@ class _Checking:
 
 
 def _taken_as_bytes(target: TargetOptions) -> Iterator[str]:
-    """A sentence for each encoder that would have changed messages in the JVM, and here does not."""
+    """Yield a sentence for each encoder that would have changed messages in the JVM, but does not here."""
     for option, named in ((VALUES, target.encoder), (KEYS, target.key_encoder)):
         if named in TAKEN_AS_BYTES:
             yield f"option '{option}' ({named}): the JVM's mirror would have {TAKEN_AS_BYTES[named]}; here {AS_BYTES}"
 
 
 def _loses_order(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
-    """What partitioners give up: sentences."""
+    """Yield sentences about the order that partitioners give up."""
     for chosen in Partitioners(target, mirror).used:
         if chosen.of_key is None:
             yield (
@@ -286,7 +288,7 @@ def _loses_order(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
 
 
 def _with(options: O, **changed: object) -> O:
-    """Options with other values, that still know what their file gave."""
+    """Return options with other values, which still know what their file gave."""
     made = replace(options, **changed)  # type: ignore[type-var]  # each class of options is a dataclass
     object.__setattr__(made, "_given", given(options))
     return made

@@ -1,7 +1,7 @@
-"""Probes of clusters before anything is joined: whether the addresses of a configuration mean what they seem to.
+"""Probes of clusters before a group is joined: checks that the configured addresses are the intended clusters.
 
-A wrong chroot that exists looks like a healthy, empty cluster.  So a source without registered brokers is no source,
-and the target's ZooKeeper has to know a broker that the target's own answer names.
+A wrong chroot that exists looks like a healthy, empty cluster.  So a source needs at least one registered broker, and
+the target's ZooKeeper must know a broker that the target's own metadata names.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from zkconsumer.errors import Unreachable as SourceUnreachable
 
 
 class OtherCluster(ConsumerError):
-    """target.zookeeper.connect and metadata.broker.list name two clusters."""
+    """Raised when target.zookeeper.connect and metadata.broker.list name two clusters."""
 
 
 class WrongVersion(ConsumerError):
-    """Brokers are of another release than the file says, or speak only TLS or SASL: waiting does not help."""
+    """Raised when brokers have another release than the file says, or speak only TLS or SASL: waiting does not help."""
 
 
 class SourceView(NamedTuple):
-    """brokers by id; topics: partition counts of those that are mirrored; replicas: of each partition of these, 0 where
-    there are none (0.7); internal: those that the lists select and exclude.internal.topics leaves out."""
+    """View of a source: brokers by id; topics: partition counts of the mirrored topics; replicas: of each of their
+    partitions, 0 if unknown (0.7); internal: topics that the lists select and exclude.internal.topics leaves out."""
 
     brokers: dict[int, Broker]
     topics: dict[str, int]
@@ -58,7 +58,7 @@ class SourceView(NamedTuple):
 
 @contextmanager
 def named(who: str) -> Iterator[None]:
-    """Errors of a cluster, raised on with its side in front, for a command's last line.
+    """Raise errors of a cluster again with its side in front, for a command's last line.
 
     who: `target` or `source NAME`; a sentence that begins with it stays.
     """
@@ -73,11 +73,11 @@ def named(who: str) -> Iterator[None]:
 def probe_source(
     source: SourceOptions, mirror: MirrorOptions, timeout_s: float, versions: ClusterVersions | None = None
 ) -> SourceView:
-    """The brokers and the matching topics of a source; nothing is joined.
+    """Return the brokers and the matching topics of a source without joining its group.
 
-    versions: of its brokers, who are asked for their release where the file names none.
+    versions: the releases of its brokers; each broker is asked for its release if the file does not set one.
 
-    Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion, ConsumerError.
+    Raises Unreachable, ChrootMissing, NoBrokers, WrongVersion and ConsumerError.
     """
     if source.coordinated:
         return _probe_coordinated(source, mirror, timeout_s, versions or ClusterVersions(source.version))
@@ -112,7 +112,7 @@ def chosen_topics(topics: Iterable[str], source: SourceOptions, mirror: MirrorOp
 def _probe_coordinated(
     source: SourceOptions, mirror: MirrorOptions, timeout_s: float, versions: ClusterVersions
 ) -> SourceView:
-    """The same of a source whose group Kafka's coordinator keeps: asked of its brokers, without ZooKeeper."""
+    """Return the view of a source whose group is on Kafka's coordinator: its brokers are asked, without ZooKeeper."""
     view = source_view(source, timeout_s, versions)
     brokers = dict(view.brokers)
     require_release(brokers.values(), "version", versions, source.kafka_security)
@@ -128,8 +128,8 @@ def _probe_coordinated(
 
 
 def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersions) -> ClusterView:
-    """All topics and brokers of a source whose group Kafka's coordinator keeps.  Raises zkconsumer's Unreachable,
-    WrongVersion."""
+    """Return all topics and brokers of a source whose group is on Kafka's coordinator.  Raises zkconsumer's
+    Unreachable, and WrongVersion."""
     security = source.kafka_security.connect(connect)
     links = Links(source.client_name, versions.connect(security), int(timeout_s * 1000))
     try:
@@ -145,7 +145,7 @@ def source_view(source: SourceOptions, timeout_s: float, versions: ClusterVersio
 
 
 def require_generation(zk: Any, option: str, version: str) -> None:
-    """Brokers must be of the generation that an option names.  Raises WrongVersion."""
+    """Raise WrongVersion if the brokers are not of the generation that an option names."""
     try:
         refuse_other_generation(zk, expected(version).znodes)
     except OtherGeneration as other:
@@ -154,7 +154,7 @@ def require_generation(zk: Any, option: str, version: str) -> None:
 
 
 def require_listener(zk: Any, version: str, protocol: str) -> None:
-    """A broker must have a listener of this security protocol, where any is registered.  Raises WrongVersion."""
+    """Raise WrongVersion if brokers are registered, but none has a listener of this security protocol."""
     try:
         refuse_secured(zk, expected(version).through(protocol).znodes)
     except NoListener as secured:
@@ -164,9 +164,9 @@ def require_listener(zk: Any, version: str, protocol: str) -> None:
 def require_release(
     brokers: Iterable[Broker], option: str, versions: ClusterVersions, security: Security = OPEN
 ) -> None:
-    """Brokers of 0.8 and later must take our requests, as the release that the file names.  Raises WrongVersion.
+    """Raise WrongVersion if brokers of 0.8 and later do not accept the requests of the release that the file names.
 
-    They are asked on connections of its own; a broker that is out of reach is no reason.
+    Brokers are asked on separate connections; unreachable brokers are ignored.
     """
     why = versions.refusal(brokers, option, security.connect(connect))
     if why is not None:
@@ -176,10 +176,11 @@ def require_release(
 def probe_target(
     view: Callable[[], ClusterView], target: TargetOptions, versions: ClusterVersions | None = None
 ) -> ClusterView:
-    """All topics and brokers of the target, as view() gives them; it takes what the file's release sends.
+    """Return all topics and brokers of the target, from view(), once its brokers accept the requests of the file's
+    release.
 
-    versions: of its brokers, who are asked for their release where the file names none.
-    Raises Unreachable, WrongVersion, ConsumerError.
+    versions: the releases of its brokers; each broker is asked for its release if the file does not set one. Raises
+    Unreachable, WrongVersion and ConsumerError.
     """
     versions, security = versions or ClusterVersions(target.version), target.kafka_security
     try:
@@ -204,11 +205,10 @@ def _registered_otherwise(target: TargetOptions) -> None:
 
 
 def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker], timeout_s: float) -> None:
-    """target.zookeeper.connect must be the ZooKeeper of the brokers that metadata.broker.list answered with.
+    """Raise OtherCluster unless target.zookeeper.connect is the ZooKeeper of the brokers behind metadata.broker.list.
 
-    A cluster that never had a topic answers with no broker at all: then nothing can be compared, but some brokers must
-    be registered.
-    Raises Unreachable, ChrootMissing, OtherCluster, ConsumerError.
+    A cluster that never had a topic returns no brokers at all: then nothing can be compared, but some brokers must be
+    registered. Raises Unreachable, ChrootMissing, OtherCluster and ConsumerError.
     """
     with zookeeper_session("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
         registered = read_brokers(zk, expected(target.version).through(target.security_protocol).znodes)
@@ -222,18 +222,19 @@ def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker]
 
 
 def same_cluster(one: Mapping[int, Broker], other: Mapping[int, Broker]) -> Broker | None:
-    """A broker that both name by host and port: the two are then one cluster."""
+    """Return a broker that both name by host and port, which shows that they are one cluster; else None."""
     addresses = {(broker.host.lower(), broker.port) for broker in other.values()}
     return next((broker for broker in one.values() if (broker.host.lower(), broker.port) in addresses), None)
 
 
 def target_brokers(target: TargetOptions, answered: Mapping[int, Broker]) -> Mapping[int, Broker]:
-    """The target's brokers as it answered; of a cluster that never had a topic those of metadata.broker.list."""
+    """Return the target's brokers from its metadata; for a cluster that never had a topic, those of
+    metadata.broker.list."""
     return answered or {n: Broker(n, host, port) for n, (host, port) in enumerate(target.brokers)}
 
 
 def no_topic_matches(source: SourceOptions, mirror: MirrorOptions) -> str:
-    """The warning about a source none of whose topics is mirrored."""
+    """Return the warning about a source of which no topic is mirrored."""
     option = "whitelist" if mirror.whitelist else "blacklist"
     left = f"no topic matches the whitelist {mirror.whitelist!r}"
     if mirror.whitelist and mirror.blacklist:

@@ -1,16 +1,16 @@
 """Quarantine: carries out the policies for bad messages of one flow (mirrormaker.badmessages decides).
 
-    Quarantine     looks after the partitions that are parked because of a message
-    DeadLetters    the dead-letter topic: prepared in time, a record sent and waited for
-    LeftOut        counts what is not in the target, and logs it
+    Quarantine     handles partitions that are parked because of a message
+    DeadLetters    the dead-letter topic: prepares it in time, sends a record and waits for its acknowledgement
+    LeftOut        counts and logs messages that are not in the target
 
-A message fails its ticket, which parks its partition.  Where a policy asks for more than that, the partition is fetched
+A message fails its ticket, which parks its partition.  If a policy asks for more than that, the partition is fetched
 again with the suspected messages one by one (mirrormaker.isolation).  Then it is parked exactly at the bad one, with
-everything before it acknowledged.  Its dead letter is sent and acknowledged while the partition is parked; only then
-does the source go on behind it.  So a crash at any moment repeats the dead letter, and never leaves it out.
+everything before it acknowledged.  The dead letter is sent and acknowledged while the partition is parked; only then
+does the source resume behind the message.  So a crash at any moment may repeat the dead letter, but never loses it.
 
-What message.handler raises is handled without parking where nothing has to be waited for: the message is left out of
-its step, or the dead letter is one of the step's parts.
+Failures of message.handler are handled without parking if nothing has to be waited for: the message is left out of its
+step, or the dead letter becomes one of the step's parts.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ from zkconsumer.fetching.progress import Parked
 log = logging.getLogger(__name__)
 
 POLL_S = 0.25
-BUSY_POLL_S = 0.05  # while a case is open
-FORGET_S = 30.0  # how long a case is kept whose partition flows
+BUSY_POLL_S = 0.05  # poll interval while a case is open
+FORGET_S = 30.0  # how long a case is kept after its partition resumed
 LOGGED = 5  # messages of a topic and reason that are logged one by one
-LOG_EVERY_S = 60.0  # then a line with their number
-RECORD_OVERHEAD = 128  # bytes of a record besides key and value, and of the set around it
+LOG_EVERY_S = 60.0  # afterwards a line with their number
+RECORD_OVERHEAD = 128  # bytes of a record in addition to key and value, and of the set around it
 PREPARE_RETRY_S = 5.0
-LATE_S = 5.0  # a dead letter that is not acknowledged by then is shown
+LATE_S = 5.0  # a dead letter that takes longer is shown in the status
 
 
 class ReleaseRefused(LocalError):
-    """A parked message is not released; the sentence says why, and what helps."""
+    """Raised when a parked message is not released; the sentence says why, and what helps."""
 
 
 class DeadLetterFailed(LocalError):
-    """The dead letter of a message could not be stored; the sentence names message, topic and reason."""
+    """Raised when a message's dead letter could not be stored; the sentence names message, topic and reason."""
 
 
 # ---- what is left out ---------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class LeftOut:
     def __init__(self, source: str) -> None:
         self.counts: dict[tuple[str, str], int] = {}
         self._source = source
-        self._lines: dict[tuple[str, str], int] = {}  # how many lines were logged
+        self._lines: dict[tuple[str, str], int] = {}  # number of logged lines
         self._unlogged: dict[tuple[str, str], int] = {}
         self._logged_at: dict[tuple[str, str], float] = {}
 
@@ -105,7 +105,7 @@ class LeftOut:
             )  # fmt: skip
             if self._lines[key] == LOGGED:
                 log.warning(
-                    "source %s: topic %s: more that is %s (%s) is counted, with a line every %g s",
+                    "source %s: topic %s: further messages %s (%s) are only counted; a summary is logged every %g s",
                     self._source, bad.tp.topic, said(action), bad.kind, LOG_EVERY_S,
                     extra=self._event(bad.tp.topic, f"{key}"),
                 )  # fmt: skip
@@ -114,11 +114,11 @@ class LeftOut:
         self.log_counted(LOG_EVERY_S)
 
     def _event(self, topic: str, unlike: str) -> dict[str, str]:
-        """The fields of a log line; one that is unlike others is never held back as a repetition."""
+        """Return the fields of a log line; `unlike` keeps the line from being suppressed as a repetition."""
         return {"event": "left-out", "source": self._source, "topic": topic, "key": f"left out {unlike}"}
 
     def log_counted(self, every_s: float = 0.0) -> None:
-        """Log how many were not logged one by one, for what had no line for that long."""
+        """Log the number of messages that were not logged one by one, for reasons without a line for that long."""
         for key, count in list(self._unlogged.items()):
             if now() - self._logged_at[key] >= every_s:
                 del self._unlogged[key]
@@ -131,7 +131,7 @@ class LeftOut:
 
 
 def reason_of(bad: BadMessage, action: Policy) -> str:
-    """How what is left out is counted: `oversize skipped`, `corrupt dead-letter`."""
+    """Return the reason under which a left-out message is counted: `oversize skipped`, `corrupt dead-letter`."""
     return f"{bad.kind} {'skipped' if action == 'skip' else action}"
 
 
@@ -140,7 +140,7 @@ def said(action: Policy) -> str:
 
 
 def _data(bad: BadMessage) -> tuple[str, bytes | None]:
-    """What a dead letter carries: the value where there is one, else the entry."""
+    """Return what a dead letter carries: the value if there is one, else the entry."""
     return ("value", bad.message[1]) if bad.message is not None else ("entry", bad.entry)
 
 
@@ -169,21 +169,22 @@ class _LetterTicket:
 
 
 class DeadLetters:
-    """The dead-letter topic of a target, for one source; topic "": there is none."""
+    """Dead-letter topic of a target, for one source.  With topic "" there is none."""
 
     def __init__(self, topic: str, source: str, target: Target) -> None:
         self.topic = topic
-        self.partitions: list[PartitionId] = []  # empty: not ready
+        self.partitions: list[PartitionId] = []  # empty until the topic is ready
         self._source = source
         self._target = target
         self._sender = target.sender_of(source)
 
     def prepare(self) -> None:
-        """Look the topic up, or create it.  Raises TopicMissing, and what the target raises while out of reach."""
+        """Look the topic up, or create it.  Raises TopicMissing, and the errors of an unreachable target."""
         self.partitions = list(self._target.topics.prepare(self.topic, SourceTopic(1, 0, ours=True)))
 
     def output(self, bad: BadMessage, carry: bool = True) -> Output:
-        """The record of a message.  carry: with its bytes and headers, as far as the target takes them."""
+        """Return the record of a message; with `carry`, including its bytes and headers as far as the target accepts
+        them."""
         content, data = _data(bad)
         key, _, stamp, block = bad.message or (None, None, None, None)
         size = len(block or b"")
@@ -212,15 +213,15 @@ class DeadLetters:
         return Output(TopicPartition(self.topic, partition), record_key, value, letter.at_ms, headers)
 
     def send(self, bad: BadMessage, waits: Callable[[str], object]) -> None:
-        """Store the dead letter of a message; returns once the target acknowledged it.  Raises DeadLetterFailed.
+        """Store the dead letter of a message; return once the target acknowledged it.  Raises DeadLetterFailed.
 
-        waits(sentence) is called when that takes long.
+        waits(sentence) is called if that takes long.
         """
         try:
             if not self.partitions:
                 self.prepare()
             reason = self._sent(self.output(bad), bad, waits)
-            if isinstance(reason, TooLarge):  # the topic takes less than target.message.max.bytes
+            if isinstance(reason, TooLarge):  # the topic's limit is lower than target.message.max.bytes
                 reason = self._sent(self.output(bad, carry=False), bad, waits)
         except (TopicMissing, *OUT_OF_REACH) as exc:
             reason = exc
@@ -229,7 +230,7 @@ class DeadLetters:
             raise DeadLetterFailed(f"{bad.where}: its dead letter cannot be stored in {self.topic}: {reason}")
 
     def _sent(self, output: Output, bad: BadMessage, waits: Callable[[str], object]) -> Exception | None:
-        """Why a record cannot be stored; None: it is."""
+        """Send a record.  Return None once it is stored, or the reason why it cannot be."""
         speaks: Dialect = self._target.dialect
         row = (0, output.key, output.value, output.timestamp_ms)
         entries = speaks.messages.encode([row], codec=0, magic=speaks.magic, headers=[output.headers])
@@ -245,32 +246,32 @@ class DeadLetters:
 
 @dataclass(eq=False, slots=True)
 class Case:
-    """A partition with a bad message, from begin on; what it is lies before until."""
+    """A partition with a bad message, at `begin` or later and before `until`."""
 
     begin: int
     until: int
-    forced: Policy | None = None  # what an operator asked for, for the message it is parked at
-    found: list[BadMessage] = field(default_factory=list)  # since it was fetched last
-    refetched: dict[tuple[int, int], int] = field(default_factory=dict)  # by offset and index
+    forced: Policy | None = None  # action requested by an operator for the message it is parked at
+    found: list[BadMessage] = field(default_factory=list)  # found since the last fetch
+    refetched: dict[tuple[int, int], int] = field(default_factory=dict)  # number of refetches by offset and index
     isolations: int = 0
-    due_at: float | None = None  # when it is fetched again
+    due_at: float | None = None  # when it is to be fetched again
     busy: bool = False  # an action is being carried out
-    settled: Exception | None = None  # stays parked for this reason
-    released: Event | None = None  # set once what an operator asked for is done, or refused
+    settled: Exception | None = None  # the partition stays parked for this reason
+    released: Event | None = None  # set once the operator's request is done or refused
     result: str = ""
     refused: str = ""
-    seen_at: float = 0.0  # when it was parked last
-    over: set[tuple[int, int]] = field(default_factory=set)  # of those that share an offset: left out, or stored
+    seen_at: float = 0.0  # when it was last parked
+    over: set[tuple[int, int]] = field(default_factory=set)  # messages sharing an offset that are left out or stored
 
     def covers(self, where: Parked) -> bool:
         return self.begin <= where.position < self.until
 
     def at_fault(self, where: Parked) -> BadMessage | None:
-        """The one message that the partition is parked at, where it is known."""
+        """Return the one message that the partition is parked at, if known."""
         return next((bad for bad in self.found if bad.reason is where.reason), None)
 
     def answer(self, result: str = "", refused: str = "") -> None:
-        """Tell the operator who waits."""
+        """Answer the operator who waits."""
         if self.released is not None:
             self.result, self.refused = result, refused
             self.released.set()
@@ -278,7 +279,7 @@ class Case:
 
 
 class WatchedTicket:
-    """A ticket of one isolated message: when it fails, the message is known."""
+    """Ticket of one isolated message: when it fails, the bad message is known."""
 
     __slots__ = ("_case", "_left", "_note", "_one", "_ticket")
 
@@ -307,7 +308,7 @@ class WatchedTicket:
 
 
 class WatchedShare:
-    """A set's share whose tickets know which isolated message they are for: `one`."""
+    """Share of a set whose tickets know the isolated message (`one`) that they belong to."""
 
     def __init__(self, share: Share, case: Case, note: Callable[..., object]) -> None:
         self.one: Isolated | None = None
@@ -345,10 +346,10 @@ class WatchedShare:
 
 
 class Quarantine:
-    """The bad messages of one flow.
+    """Handling of bad messages of one flow.
 
-    policies: of a topic.  letters: None: there is no dead-letter topic.  on_fail(sentence): ends the mirror.
-    exact: resume is target-end, which leaves nothing out.
+    policies: returns the policies of a topic.  letters: None without a dead-letter topic.  on_fail(sentence): ends the
+    mirror. exact: resume is target-end, which leaves nothing out.
     """
 
     def __init__(
@@ -375,14 +376,14 @@ class Quarantine:
     # the flow asks -------------------------------------------------------------------------------------------------
 
     def case(self, fetched: MessageSet) -> Case | None:
-        """The case that a set's messages have to be isolated for; None: it travels as ever."""
+        """Return the case for which a set's messages must be isolated, or None if the set travels as usual."""
         case = self._cases.get(fetched.tp)
         if case is None or fetched.start >= case.until or fetched.resume_at < case.begin:
             return None
         return case
 
     def isolated(self, case: Case, fetched: MessageSet) -> Iterator[Isolated]:
-        """The set with the suspected messages one by one; those that are left out, or stored already, are not there."""
+        """Yield the set with the suspected messages one by one, without those that are left out or stored already."""
         for one in isolated(fetched, case.begin, case.until, self._speaks):
             if (one.offset, one.index) not in case.over or not one.inner:
                 yield one
@@ -391,16 +392,17 @@ class Quarantine:
         return WatchedShare(share, case, self.note)
 
     def note(self, case: Case, one: Isolated, reason: Exception) -> None:
-        """An isolated message failed for this reason."""
+        """Record that an isolated message failed for this reason."""
         kind = kind_of(reason)
         if kind is not None:
             case.found.append(bad_message(one, kind, reason, self._speaks))
             self._wake.set()
 
     def handler_failed(self, given: Message, failed: MessageHandlerFailed) -> tuple[Output, ...]:
-        """What is sent in place of a message that message.handler failed for.  given: the message as it was given.
+        """Return what is sent instead of a message for which message.handler failed.  given: the message passed to the
+        handler.
 
-        Raises the failure where the partition has to be parked: also while the dead-letter topic is not ready.
+        Raises the failure if the partition must be parked, which includes a dead-letter topic that is not ready.
         """
         policy = self.policies(given.topic).handler
         letters = self._letters
@@ -421,16 +423,16 @@ class Quarantine:
         return () if policy == "skip" or letters is None else (letters.output(bad),)
 
     def holds(self, tp: TopicPartition) -> bool:
-        """A parked partition is looked after here: nothing else fetches it again."""
+        """True if the quarantine handles a parked partition, so nothing else may fetch it again."""
         case = self._cases.get(tp)
         return case is not None and (case.busy or case.settled is None)
 
     # the operator asks ---------------------------------------------------------------------------------------------
 
     def release(self, tp: TopicPartition, action: str, timeout_s: float = 30.0) -> str:
-        """Send the message that a partition is parked at to the dead-letter topic, or skip it: once.
+        """Send the message that a partition is parked at to the dead-letter topic, or skip it, once.
 
-        Returns a sentence on what was left out.  Raises ReleaseRefused.
+        Return a sentence about what was left out.  Raises ReleaseRefused.
         """
         where = self.releasable(tp, action)
         case = self._opened(tp, where)
@@ -449,9 +451,10 @@ class Quarantine:
         return case.result
 
     def releasable(self, tp: TopicPartition, action: str) -> Parked:
-        """Where a partition is parked because of a message that may be released so.  Raises ReleaseRefused."""
+        """Return where a partition is parked, if the message there may be released with this action.  Raises
+        ReleaseRefused."""
         if action not in RELEASES:
-            raise ReleaseRefused(f"{tp}: {action!r} is no way to release a message: choose {' or '.join(RELEASES)}")
+            raise ReleaseRefused(f"{tp}: {action!r} does not release a message: choose {' or '.join(RELEASES)}")
         if self._exact:
             raise ReleaseRefused(f"{tp}: 'resume: target-end' leaves nothing out; set resume: committed")
         where = self._source.parked().get(tp)
@@ -464,24 +467,25 @@ class Quarantine:
         return where
 
     def at_fault(self, tp: TopicPartition, where: Parked) -> BadMessage | None:
-        """The message, or the entry, that a partition is parked at, where it is known."""
+        """Return the message, or the entry, that a partition is parked at, if known."""
         case = self._cases.get(tp)
         found = None if case is None or not case.covers(where) else case.at_fault(where)
         return found or self._of_source(tp, where)
 
     def kinds(self, tp: TopicPartition, where: Parked) -> frozenset[Kind]:
-        """The kinds of bad message that a partition may be parked at; empty: it is parked for another reason."""
+        """Return the kinds of bad message that a partition may be parked at; empty if it is parked for another
+        reason."""
         bad = self.at_fault(tp, where)
         return suspected(where.reason) if bad is None else frozenset({bad.kind})
 
     def _of_source(self, tp: TopicPartition, where: Parked) -> BadMessage | None:
-        """The entry that the consumer itself could not read."""
+        """Return the entry that the consumer itself could not read."""
         return of_source(tp, where.reason, self._speaks.offsets.count_messages)
 
     # the loop ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Look after parked partitions, for ever."""
+        """Handle parked partitions, forever."""
         if self._letters is not None:
             self._tasks.spawn(f"dead-letters-{self._source.name}", self._prepare_letters)
         while True:
@@ -491,7 +495,7 @@ class Quarantine:
             self.left_out.log_counted(LOG_EVERY_S)
 
     def _prepare_letters(self) -> None:
-        """Have the dead-letter topic ready before the first letter."""
+        """Prepare the dead-letter topic before the first letter."""
         assert self._letters is not None
         while not self._letters.partitions:
             try:
@@ -507,7 +511,7 @@ class Quarantine:
             case = self._cases.get(tp)
             if case is None or not (case.busy or case.covers(where)):
                 if case is not None and not self._source.drained(tp):
-                    continue  # the message of this case is in front of it, and may park the partition there
+                    continue  # the case's message is before it, and may still park the partition
                 if not isolates(self.policies(tp.topic), where.reason):
                     self._over(tp, where)
                     continue
@@ -522,13 +526,13 @@ class Quarantine:
                     del self._cases[tp]
 
     def _over(self, tp: TopicPartition, where: Parked) -> None:
-        """Forget the case of a partition that is parked elsewhere, and not looked after there: each retry
+        """Forget the case of a partition that is now parked at another offset and is not handled here; each retry
         (parked.retry.ms) fetches it again."""
         if (case := self._cases.pop(tp, None)) is not None:
             case.answer(refused=f"{tp}: it is parked elsewhere now: {where.reason}")
 
     def _opened(self, tp: TopicPartition, where: Parked) -> Case:
-        """The case of a partition: the one there is, or a new one."""
+        """Return the case of a partition, or open one."""
         case = self._cases.get(tp)
         if case is None or not case.covers(where):
             until = where.position + 1 if where.until is None else where.until
@@ -557,7 +561,7 @@ class Quarantine:
                 )
                 case.refetched[bad.offset, bad.index] = tries + 1
             case Action.REFETCH:
-                pass  # what came before it is still in flight
+                pass  # messages before it are still in flight
             case Action.FAIL if bad is not None:
                 case.settled = where.reason
                 self._on_fail(f"source {self._source.name}: {failure(bad)}")
@@ -568,10 +572,10 @@ class Quarantine:
             case _:
                 case.settled, case.isolations = where.reason, min(case.isolations, ISOLATIONS - 1)
                 case.found = [] if bad is None else [bad]  # each retry finds it again
-                case.answer(refused=f"{tp}: which message it is cannot be found out: {where.reason}")
+                case.answer(refused=f"{tp}: the bad message cannot be identified: {where.reason}")
 
     def _fetch_again(self, tp: TopicPartition, case: Case, where: Parked) -> bool:
-        """Fetch a parked partition again.  False: what came before it is still in flight."""
+        """Fetch a parked partition again.  Return False if messages before the bad one are still in flight."""
         found, case.found = case.found, []
         if not self._source.unpark(tp, measure=isinstance(where.reason, DamagedMessage)):
             case.found = found
@@ -580,7 +584,7 @@ class Quarantine:
         return True
 
     def _leave_out(self, tp: TopicPartition, case: Case, bad: BadMessage, action: Policy) -> None:
-        """Send its dead letter where that is asked for, and have the source go on behind a bad message."""
+        """Send the dead letter if the action says so, and let the source resume behind the bad message."""
         try:
             if action == "dead-letter":
                 assert self._letters is not None
@@ -603,7 +607,8 @@ class Quarantine:
             self._wake.set()
 
     def _gone_on(self, tp: TopicPartition, case: Case, bad: BadMessage) -> bool:
-        """Have the source go on behind it, once all before it is done.  False: it is not parked there any more."""
+        """Let the source resume behind the message once everything before it is done.  Return False if the partition is
+        no longer parked there."""
         while True:
             where = self._source.parked().get(tp)
             if where is None or where.reason is not bad.reason:
@@ -621,7 +626,7 @@ class Quarantine:
         return True
 
     def _event(self, tp: TopicPartition | None = None) -> dict[str, object]:
-        """The fields of a log line."""
+        """Return the fields of a log line."""
         found: dict[str, object] = {"event": "bad-message", "source": self._source.name}
         return found if tp is None else found | {"topic": tp.topic, "partition": str(tp.partition)}
 

@@ -1,8 +1,8 @@
 """Readiness: whether everything that a mirror is configured to copy can flow, and each reason why not.  Pure.
 
-Ready means: every source is joined and has its assignment, every cluster answers, and the mirror does not stop.  A
-source that is out of reach counts, also while the others flow: systemd's READY only says that the mirror began, since a
-restart would not help.  Parked, paused and waiting partitions do not count: each is the matter of one topic, and has a
+Ready means: every source is joined and has its assignment, every cluster answers, and the mirror does not stop.  An
+unreachable source makes the mirror not ready even while others flow.  systemd's READY only says that the mirror began,
+since a restart would not help.  Parked, paused and waiting partitions do not count: each concerns one topic, and has a
 metric and an alert of its own.
 """
 
@@ -16,9 +16,9 @@ JOINING = "joining its group"
 
 
 def not_ready(sources: Iterable[SourceReport], target_state: str, *, stopping: bool = False) -> tuple[str, ...]:
-    """A sentence for each reason why the mirror is not ready; (): it is.
+    """Return a sentence for each reason why the mirror is not ready; empty if it is ready.
 
-    target_state: why the target is out of reach; "": it answers.
+    target_state: why the target cannot be reached, or "" if it answers.
     """
     sentences = ["the mirror is stopping"] if stopping else []
     if target_state:
@@ -30,7 +30,7 @@ def not_ready(sources: Iterable[SourceReport], target_state: str, *, stopping: b
 
 
 def why_not(source: SourceReport) -> str:
-    """Why not everything of a source can flow; "": it can."""
+    """Return why not everything of a source can flow, or "" if it can."""
     if source.state == "running":
         return source.reason
     state = JOINING if source.state == "joining" else source.state

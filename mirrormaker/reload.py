@@ -1,15 +1,15 @@
-"""Reload: which changes of a configuration take effect while the mirror runs, and how.
+"""Reload: applies changes of the configuration while the mirror runs.
 
     at runtime    topics, renames and prefixes, overrides, partitioning, codec, the handler, policies for bad messages,
-                  the log's level, and where a source keeps its offsets (one step at a time)
-    at a restart  everything else; it is named, and left as it is.  Values are not shown: some are secret
+                  the log level, and where a source keeps its offsets (one step at a time)
+    at a restart  all other options; the log names them, and they stay unchanged.  Values are not shown: some are secret
 
-    decide()      pure, in changes.py: what a configuration that was read again changes in the one that runs
-    Reloads       reads it, applies it, and keeps how the last one ended
+    decide()      pure, in changes.py: which changes to the running configuration the file contains
+    Reloads       reads and applies a configuration, and keeps the result of the last reload
 
 A configuration that is wrong, or names a handler that cannot be loaded, changes nothing at all.  A change never stops a
 partition that it does not concern: a topic whose route changes waits until what is in flight for it is acknowledged, a
-topic that goes is drained, committed and released.
+topic that is no longer mirrored is drained, committed and released.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from zkconsumer.offsets.modes import Mode
 log = logging.getLogger(__name__)
 
 HANDLER, SET_HANDLER = "message.handler", "message.set.handler"
-REBALANCE_S = 10.0  # so long a reload waits for the group; it rebalances in any case
+REBALANCE_S = 10.0  # longest wait for the group; it rebalances in any case
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedHandler:
-    """message.handler or message.set.handler as it was loaded.  option: which; named: as configured."""
+    """Loaded message.handler or message.set.handler.  option: which of the two; named: its configured name."""
 
     option: str
     named: str
     function: Callable[..., Any]
 
     def of_flow(self, source: str, target: Dialect) -> MessageHandler | SetHandler:
-        """The handler of one flow, with counts of its own."""
+        """Return the handler of one flow, with counts of its own."""
         kind = MessageHandler if self.option == HANDLER else SetHandler
         return kind(self.function, self.named, source, target)
 
@@ -60,7 +60,7 @@ class LoadedHandler:
 def handler_of(
     mirror: MirrorOptions, load: Callable[[str, str], Callable[..., Any]] = load_named
 ) -> LoadedHandler | None:
-    """The handler that the options name; None: none.  Raises NotLoaded."""
+    """Return the handler that the options name, or None.  Raises NotLoaded."""
     for option, named in ((HANDLER, mirror.handler), (SET_HANDLER, mirror.set_handler)):
         if named:
             return LoadedHandler(option, named, load(option, named))
@@ -68,7 +68,7 @@ def handler_of(
 
 
 class ReloadRefused(Exception):
-    """Nothing is changed; .problems has a sentence each."""
+    """Raised when nothing is changed; `.problems` has a sentence for each problem."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__("; ".join(problems))
@@ -77,7 +77,7 @@ class ReloadRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PreparedReload:
-    """A configuration that was read again and can take effect, with its handler loaded."""
+    """Configuration that was read again and can take effect, with its handler loaded."""
 
     reload: Reload
     handler: LoadedHandler | None
@@ -86,8 +86,8 @@ class PreparedReload:
 class Reloads:
     """Reloads of one mirror.
 
-    read: the configuration, from its files as they are then.  flows: those that run, more may be added.  changed():
-    there is another configuration, and no flow has changed yet.  last: how the last reload ended; None: none did.
+    read: reads the configuration from its files again.  flows: the running flows; more may be added.  changed(): called
+    once there is a new configuration, before any flow changes.  last: the result of the last reload, or None.
     """
 
     def __init__(
@@ -111,8 +111,8 @@ class Reloads:
         self._changed = changed
 
     def reload(self) -> ReloadReport:
-        """Read the configuration and apply what may change; each change that was made, left or refused is a line of the
-        log."""
+        """Read the configuration and apply what may change; log a line for each change that was made, left or
+        refused."""
         try:
             prepared = self.prepare()
         except ReloadRefused as refused:
@@ -120,7 +120,7 @@ class Reloads:
         return self.apply(prepared)
 
     def apply(self, prepared: PreparedReload) -> ReloadReport:
-        """What prepare() found takes effect."""
+        """Apply what prepare() found."""
         return self._ended(list(self._apply(prepared)))
 
     def _ended(self, problems: Sequence[str]) -> ReloadReport:
@@ -131,13 +131,13 @@ class Reloads:
         return ended
 
     def prepare(self) -> PreparedReload:
-        """Read the configuration; nothing changes yet.  Raises ReloadRefused."""
+        """Read the configuration without changing anything yet.  Raises ReloadRefused."""
         try:
             reload = decide(self.configuration, read_settled(self.configuration.files, self._read, sleep))
         except ConfigError as e:
             raise ReloadRefused([f"the configuration is left as it is: {problem}" for problem in e.problems]) from e
         mirror = reload.configuration.mirror
-        if unfit := list(mirror.problems()):  # with what is left as it was
+        if unfit := list(mirror.problems()):  # checked with the options that stay unchanged
             raise ReloadRefused([f"the configuration is left as it is: mirror: {problem}" for problem in unfit])
         try:
             files = [file for named in (mirror.handler, mirror.set_handler) if (file := file_of(named)) is not None]
@@ -146,7 +146,7 @@ class Reloads:
             raise ReloadRefused([f"the configuration is left as it is: {e}"]) from e
 
     def _apply(self, prepared: PreparedReload) -> Iterator[str]:
-        """Sentences on what went wrong; none: nothing did."""
+        """Apply the changes; yield sentences about what went wrong."""
         reload, handler = prepared.reload, prepared.handler
         mirror = reload.configuration.mirror
         changed = list(reload.changed)
@@ -185,20 +185,22 @@ class Reloads:
                 continue
             try:
                 if source.switch_offsets(modes[source.name]):
-                    log.info("source %s: offsets are kept elsewhere now", source.name, extra={"source": source.name})
+                    log.info(
+                        "source %s: offsets are kept elsewhere from now on", source.name, extra={"source": source.name}
+                    )
             except ConsumerError as e:
                 yield f"source {source.name}: {e}"
 
     def _change_filters(self) -> list[str]:
-        """Subscribe all sources to the topics of the configuration, at the same time; sentences on what went wrong."""
+        """Subscribe all sources to the configured topics at the same time; return sentences about what went wrong."""
         problems: list[str] = []
         topics = self.configuration.mirror.topics
 
         def change(source: Source) -> None:
             try:
                 if not source.change_topics(topics, REBALANCE_S):
-                    late = f"the group has not agreed on the changed topics within {REBALANCE_S:g} s"
-                    problems.append(f"source {source.name}: {late}; it is still tried")
+                    late = f"the group did not agree on the changed topics within {REBALANCE_S:g} s"
+                    problems.append(f"source {source.name}: {late}; still trying")
             except ConsumerError as e:
                 problems.append(f"source {source.name}: {e}")
 

@@ -1,10 +1,10 @@
-"""Report: a mirror at one moment, as every view of it shows it: status line, `mirrormaker status`, /status, the status
-page and /metrics.  Pure: made elsewhere, never changed.
+"""Report: the state of a mirror at one moment.  Every view shows it: status line, `mirrormaker status`, /status, the
+status page and /metrics.  Pure and immutable; built in reporter.py.
 
-    MirrorReport      the whole: sources, partitions, topics that wait, what happened lately
+    MirrorReport      everything: sources, partitions, waiting topics, recent events
     SourceReport      one source cluster
     PartitionReport   one partition that this mirror owns
-    Happening         one event: what an operator would have seen in the log
+    Happening         one event, as in the log
     WorkerReport      one process of a mirror that runs in several (mirrormaker/workers/)
     ConnectionReport  the connections to one broker
     ReloadReport, ProduceReport   the last reload; counts of requests to the target
@@ -19,19 +19,19 @@ from typing import Any
 
 from groundwork.sentences import counted
 
-HANDLERS = ("message.handler", "message.set.handler")  # the reasons of what they dropped
-COPIED, ENCODED = "copied", "encoded again"  # how messages go that message.set.handler sent
+HANDLERS = ("message.handler", "message.set.handler")  # options whose handlers may drop messages
+COPIED, ENCODED = "copied", "encoded again"  # what happens to messages that message.set.handler sends
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionReport:
     """One partition that this mirror owns.
 
-    Offsets and lag count messages, those of 0.7 bytes (lag_unit).  None: not known (yet), or not any more.
-    state: reading, stalled, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it
-    makes no progress, "" while it does.  lag_s: how long ago the end of the log stood where this partition is now;
-    lag_s_is_least: it may be longer, for the end was further on already when this mirror first saw it.
-    messages_per_s and bytes_per_s: what the target acknowledged lately.
+    Offsets and lag count messages, or bytes for 0.7 (lag_unit).  None: not known yet, or not any more. state: reading,
+    stalled, paused, throttled, parked, waiting, starting, looking for leader or leaving; reason: why it makes no
+    progress, "" while it does.  lag_s: how long ago the log ended at this partition's offset; lag_s_is_least: it may be
+    longer, because the log was longer already when this mirror first saw it. messages_per_s and bytes_per_s: what the
+    target acknowledged recently.
     """
 
     source: str
@@ -58,10 +58,10 @@ class SourceReport:
     """One source.  state: joining, running, out of reach or refused (its configuration cannot be right).
 
     reason: why not all of it flows, also while it runs; merged: target topics that another source writes to as well.
-    rebalances: rounds of the group so far, tries included.  committed_at_ms: Unix time of the last commit of an offset;
-    failed_commits: offsets that could not be committed, counted one by one.  None: not known (yet).
-    held_bytes: fetched and not done, of max_bytes (queued.max.bytes, of all workers together); waiting_bytes: those of
-    partitions of which none was done for a second, by topic.  unowned: partitions that no member of the group owns.
+    rebalances: rebalances of the group so far, including retries.  committed_at_ms: Unix time of the last commit;
+    failed_commits: offsets that could not be committed.  None: not known yet. held_bytes: fetched and not done, of
+    max_bytes (queued.max.bytes, of all workers together); waiting_bytes: by topic, those of partitions that had nothing
+    done for a second.  unowned: partitions that no member of the group owns.
     """
 
     name: str
@@ -83,10 +83,10 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionReport:
-    """Connections of a source's flow to one broker: of the source, for fetches, or of the target, for produce requests.
+    """Connections of a source's flow to one broker: to the source for fetches, or to the target for produce requests.
 
-    open: how many are open; 0: the broker is away, or was not needed yet.  most: how many there are where all are
-    needed (num.consumer.fetchers, num.producer.connections; of several workers all together).
+    open: number of open connections; 0 if the broker is unreachable, or was not needed yet.  most: their number at full
+    load (num.consumer.fetchers, num.producer.connections; summed over workers).
     """
 
     source: str
@@ -98,7 +98,7 @@ class ConnectionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingTopic:
-    """A topic or partition of a source that is held back, and the sentence why."""
+    """Topic or partition of a source that is held back, with the reason as a sentence."""
 
     source: str
     name: str
@@ -107,7 +107,7 @@ class WaitingTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """An event.  name: what alerts and searches use, such as parked; at_ms: Unix time."""
+    """An event.  name: used in alerts and searches, such as parked; at_ms: Unix time."""
 
     at_ms: int
     level: str
@@ -117,7 +117,8 @@ class Happening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadReport:
-    """The last reload.  at_ms: Unix time; problem: why the configuration is left as it was, "" where it was taken.
+    """Result of the last reload.  at_ms: Unix time; problem: why the configuration was not changed, "" if it was
+    applied.
 
     pending: a sentence for each change that waits for a restart, as of the last file that could be read.
     """
@@ -137,8 +138,8 @@ def waiting(pending: Sequence[str]) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceReport:
     """Produce requests to the target since the start.  retries: batches that were sent again; unknown_outcomes:
-    attempts without a response, or with one that leaves it open, so that a batch may be stored twice; errors: responses
-    with an error, by Kafka's code."""
+    attempts after which a batch may be stored twice: without a response, or with one that does not say; errors:
+    responses with an error, by Kafka's code."""
 
     requests: int
     retries: int
@@ -148,8 +149,8 @@ class ProduceReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """One worker of a mirror.  state: starting, running, restarting or stopping; reason: why it is not running, or why
-    it copies nothing though it is.
+    """One worker of a mirror.  state: starting, running, restarting or stopping; reason: why it does not run, or why it
+    copies nothing although it runs.
 
     pid: None while it has no process.  restarts: how often its process was replaced.  messages, bytes: acknowledged by
     the target since its process began.
@@ -173,26 +174,27 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorReport:
-    """The mirror.  name: mirror.name, or that of its file.  utc_offset_s: of its local time, as its log has it.
+    """The whole mirror.  name: mirror.name, or that of its file.  utc_offset_s: offset of the local time used in its
+    log.
 
-    messages, bytes: acknowledged by the target since the start; left_out: messages that are not in the target for a
-    reason that the configuration or message.handler gave, by (source, topic, reason).
+    messages, bytes: acknowledged by the target since the start; left_out: messages that the configuration or
+    message.handler left out of the target, by (source, topic, reason).
 
-    limits: what an operator paused or throttled, also where it is not owned at present.
-    gaps: messages that the source deleted before they were read (of 0.7: bytes), by (source, topic).
-    dropped_fields: messages that the target has without headers or a timestamp, by (source, topic, field).
-    handled: messages that message.set.handler sent, by (source, topic, how): COPIED as they were fetched, or ENCODED.
-    reload: None: there was none since the start.  produced: None: nothing was connected yet.
-    workers: its processes, where it runs in several; (): in one.
+    limits: what an operator paused or throttled, also if it is not owned at present. gaps: messages (for 0.7: bytes)
+    that the source deleted before they were read, by (source, topic). dropped_fields: messages that the target has
+    without headers or a timestamp, by (source, topic, field). handled: messages that message.set.handler sent, by
+    (source, topic, how): COPIED as they were fetched, or ENCODED. reload: None if there was none since the start.
+    produced: None if nothing was connected yet. workers: its processes if it runs in several; empty for a single
+    process.
 
-    not_ready: sentences; empty: it is ready.  A mirror is alive as long as a report can be made.
+    not_ready: sentences; empty if it is ready.  A mirror is alive as long as a report can be built.
     """
 
     at_ms: int
     started_ms: int
     release: str  # of this program
     target: str
-    target_state: str  # "" or why it is out of reach
+    target_state: str  # why the target cannot be reached, or ""
     sources: tuple[SourceReport, ...]
     partitions: tuple[PartitionReport, ...]
     waiting: tuple[WaitingTopic, ...]
@@ -222,9 +224,9 @@ class MirrorReport:
 
 
 def as_json(report: MirrorReport) -> dict[str, Any]:
-    """The report in values that JSON has.
+    """Return the report as JSON values.
 
-    left_out as a list of {source, topic, reason, messages}, other counts likewise.
+    left_out becomes a list of {source, topic, reason, messages}; the other counts likewise.
     """
     found = {name: _shallow(value) for name, value in _fields(report).items()}
     for name, (*of, what) in _COUNTS.items():
@@ -234,7 +236,7 @@ def as_json(report: MirrorReport) -> dict[str, Any]:
 
 
 def from_json(found: Mapping[str, Any]) -> MirrorReport:
-    """The report that as_json made, after a way through JSON."""
+    """Return the report that as_json() produced, after it was sent as JSON."""
     values = {name: value for name, value in found.items() if name != "ready"}
     for name, row in _ROWS.items():
         values[name] = tuple(row(**each) for each in values[name])
@@ -250,7 +252,7 @@ def from_json(found: Mapping[str, Any]) -> MirrorReport:
     return MirrorReport(**values)
 
 
-# Of what counts are in JSON, and how they are named.
+# Names of the counters' columns in JSON.
 _COUNTS: Mapping[str, tuple[str, ...]] = {
     "left_out": ("source", "topic", "reason", "messages"),
     "gaps": ("source", "topic", "missing"),
@@ -269,7 +271,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
 
 
 def _shallow(value: Any) -> Any:
-    """A report in a report, or a tuple of some, as dicts.
+    """Return a nested report, or a tuple of them, as dicts.
 
     dataclasses.asdict is ten times as slow, since it copies each text and number; a mirror may have thousands of rows.
     """

@@ -1,7 +1,7 @@
-"""Reporter: counts what a running mirror does, and makes the MirrorReport that every view of it shows.
+"""Reporter: counts what a running mirror does, and builds the MirrorReport that every view shows.
 
-It reads flows, sources and senders, and changes nothing.  observe() is called a few times a second: what a partition
-did before it moved to another member is not lost, and lags in seconds need to know when the end of a log stood where.
+It reads flows, sources and senders, and changes nothing.  observe() runs a few times a second: progress of a partition
+before it moved to another member must not be lost, and lags in seconds need the times at which logs had their ends.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from mirrormaker.target import Target
 from producer.outcomes import Counters
 from zkconsumer.engine.status import PartitionStatus
 
-STALLED_S = 5.0  # after that long without an acknowledgement, a partition that lags is stalled
+STALLED_S = 5.0  # a lagging partition is stalled after that long without an acknowledgement
 
 
 def newly_done(before: int | None, row: PartitionStatus) -> int:
-    """How many messages of a partition were done since `before`; None, it is new: since its last commit."""
+    """Return how many messages of a partition were done since `before`; None means a new partition, counted since its
+    last commit."""
     since = row.committed if before is None else before
     return 0 if row.done is None or since is None else max(0, row.done - since)
 
 
 class PartitionMeter:
-    """What is known of one owned partition over time."""
+    """Measurements of one owned partition over time."""
 
     __slots__ = ("acknowledged", "ends", "messages", "moved_at", "rate")
 
@@ -53,11 +54,11 @@ class PartitionMeter:
         self.ends = EndHistory()
         self.rate = RateWindow(at)
         self.messages = 0
-        self.acknowledged = (0, 0)  # messages and bytes, as of the last look
-        self.moved_at = at  # when something was acknowledged last, or there was nothing to be
+        self.acknowledged = (0, 0)  # messages and bytes at the last observation
+        self.moved_at = at  # when something was last acknowledged, or nothing was left to acknowledge
 
     def unchanged(self, row: PartitionStatus, at: float) -> None:
-        """Nothing changed up to this moment."""
+        """Record that nothing changed up to this moment."""
         self.rate.add(at, *self.acknowledged)
         if row.state != "reading" or not row.lag:
             self.moved_at = at
@@ -66,7 +67,7 @@ class PartitionMeter:
 
 
 class FlowMeter:
-    """Counts one flow.  messages: done since the start, in the unit of its offsets; acknowledged: see there."""
+    """Counts of one flow.  messages: done since the start, in the unit of its offsets; see also acknowledged."""
 
     def __init__(self, flow: Flow) -> None:
         self.messages = 0
@@ -78,17 +79,17 @@ class FlowMeter:
 
     @property
     def acknowledged(self) -> int:
-        """Messages that the target acknowledged.
+        """Return the number of messages that the target acknowledged.
 
-        How many messages lie between two bytes is unknown, and how many a handler sends for one: then those are counted
-        that the target acknowledged.  Elsewhere what is done was acknowledged, also inside of wrappers.
+        If offsets are bytes, or a handler sends another number of messages, done offsets do not count messages; then
+        the target's acknowledgements are counted.  Otherwise every done message was acknowledged, also inside wrappers.
         """
         flow = self._flow
         by_parts = flow.has_handler or flow.source.counts_bytes
         return flow.sender.counters.messages if by_parts else self.messages
 
     def observe(self, rows: list[PartitionStatus], at: float) -> None:
-        """Count what was done since the last time.  A row that is the same object as then is not looked at."""
+        """Count what was done since the last time.  Rows that are the same object as last time are skipped."""
         before, self._rows = self._rows, rows
         same_owned = len(before) == len(rows) and all(
             row is old or (row.partition == old.partition and row.topic == old.topic)
@@ -134,21 +135,19 @@ class FlowMeter:
                 meter.ends.passed(row.done)
 
     def meter_of(self, row: PartitionStatus, at: float) -> PartitionMeter:
-        """What is known of a partition now, also where nothing changed since."""
+        """Return the measurements of a partition, updated even if nothing changed."""
         meter = self.partitions[row.tp]
         meter.unchanged(row, at)
         return meter
 
 
 class Reporter:
-    """The reports of one mirror.
+    """Builder of one mirror's reports.
 
-    sources: all that are configured, selections: their topics, by source; flows: those that have begun, more may be
-    added.
-    stalled_s: how long nothing of a partition may be acknowledged until it is called stalled.
-    unowned(source): the partitions that no member owns, see OwnerWatch.
-    limits(): what an operator paused and throttled.  reload(): how the last reload ended.  stopping(): whether the
-    mirror is about to end.
+    sources: all configured sources, selections: their topics, by source; flows: those that have begun, more may be
+    added. stalled_s: how long a partition may have nothing acknowledged before it counts as stalled. unowned(source):
+    the partitions that no member owns, see OwnerWatch. limits(): what an operator paused and throttled.  reload(): the
+    result of the last reload.  stopping(): True if the mirror is about to end.
     """
 
     def __init__(
@@ -184,7 +183,7 @@ class Reporter:
         self.observe()
 
     def observe(self) -> dict[str, list[PartitionStatus]]:
-        """Count what was done since the last time; the owned partitions by source."""
+        """Count what was done since the last time; return the owned partitions by source."""
         at = now()
         rows: dict[str, list[PartitionStatus]] = {}
         for flow in self._flows:
@@ -196,11 +195,11 @@ class Reporter:
         return rows
 
     def _totals(self) -> tuple[int, int]:
-        """Messages and bytes that the target acknowledged."""
+        """Return messages and bytes that the target acknowledged."""
         return sum(meter.acknowledged for meter in self._meters.values()), self._target.bytes
 
     def report(self) -> MirrorReport:
-        """The mirror now."""
+        """Return the current report of the mirror."""
         rows = self.observe()
         at = now()
         outage = self._target.outage
@@ -259,10 +258,10 @@ class Reporter:
         )
 
     def _source(self, source: Source, rows: list[PartitionStatus] | None) -> SourceReport:
-        """A source; rows: what it owns, None: it has not begun."""
+        """Return the report of a source.  rows: its owned partitions, or None if it has not begun."""
         begun, (state, reason) = rows is not None and source.assigned, source.state(rows or ())
         lags, stores = [row.lag for row in rows or ()], source.offset_stores
-        # Without its ZooKeeper a source soon owns nothing, and nothing has no lag: that must not read as all is well.
+        # Without its ZooKeeper a source soon owns nothing, and so has no lag: that must not look as if all were well.
         blind = bool(source.trouble) or not (begun or rows) or None in lags
         return SourceReport(
             name=source.name,
@@ -283,7 +282,7 @@ class Reporter:
         )
 
     def _merged(self, name: str) -> tuple[str, ...]:
-        """Target topics of a source that another source writes to as well, as far as they have begun."""
+        """Return the target topics of a source that another started source writes to as well."""
         own: set[str] = set()
         others: set[str] = set()
         for flow in self._flows:
@@ -294,7 +293,8 @@ class Reporter:
     def _partitions(
         self, flow: Flow, rows: list[PartitionStatus], *, away: str, outage: str, at: float
     ) -> Iterable[PartitionReport]:
-        """The owned partitions of a flow.  away, outage: why source and target are out of reach; "": they answer."""
+        """Yield the owned partitions of a flow.  away, outage: why source and target cannot be reached, or "" if they
+        answer."""
         waiting, unit, meters = flow.waiting, _unit(flow.source), self._meters[flow.name]
         away = f"source {flow.name}: {away}" if away else ""
         limits = self._limits()
@@ -343,8 +343,8 @@ class Reporter:
 def _explained(
     shown: PartitionReport, row: PartitionStatus, waits: str | None, source: str, stalled: str
 ) -> PartitionReport:
-    """With its state and why it makes no progress.  waits: for what; source: what is out of reach there; stalled: why
-    nothing is acknowledged, "": something is."""
+    """Return the partition with its state and why it makes no progress.  waits: what it waits for; source: what is
+    unreachable there; stalled: why nothing is acknowledged, or "" if something is."""
     if row.parked is not None:
         return replace(shown, state="parked", reason=row.parked)
     if row.state in ("paused", "leaving"):
@@ -363,7 +363,7 @@ def _stood_still(row: PartitionStatus, longest_s: float) -> str:
 
 
 def _connections(flow: Flow) -> Iterable[ConnectionReport]:
-    """Those to the brokers of a flow's source, and of the target."""
+    """Yield the connections to the brokers of a flow's source and of the target."""
     sides = (
         ("source", flow.source.connections, flow.source.options.fetchers),
         ("target", flow.sender.connections, flow.sender.connections_max),
@@ -385,7 +385,7 @@ def _produced(counters: Sequence[Counters]) -> ProduceReport | None:
 
 
 def _waiting_bytes(rows: Sequence[PartitionStatus]) -> dict[str, int]:
-    """What partitions hold of which nothing was done lately, by topic."""
+    """Return the bytes, by topic, of partitions that had nothing done recently."""
     found: dict[str, int] = {}
     for row in rows:
         if row.waiting_bytes:

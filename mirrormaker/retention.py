@@ -1,9 +1,9 @@
-"""Old messages and the target: how long its topics keep them, and how long its brokers remember who sent them.  Pure.
+"""Old messages and the target: how long its topics keep them, and how long its brokers remember their producer.  Pure.
 
-From 0.10 on a broker counts retention by the timestamps of messages and not by when they came: the largest one of a
-segment, and the time of the file only where no message has any.  What a mirror copies from before that time is
-acknowledged, and deleted at the next check.  By the same timestamps brokers forget producers (0.11 and later), so that
-a numbered batch of old messages may be stored twice.
+Since 0.10 a broker applies retention to the timestamps of messages instead of their arrival: it uses the largest one of
+a segment, and the file's time only if no message has a timestamp.  Messages older than the retention time are
+acknowledged when they are copied, and deleted at the next check.  By the same timestamps brokers forget producers (0.11
+and later), so that a numbered batch of old messages may be stored twice.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ RETENTION, POLICY, TIME_TYPE = "retention.ms", "cleanup.policy", "message.timest
 SECOND_MS, HOUR_MS, DAY_MS = 1000, 3_600_000, 86_400_000
 FOR_EVER = -1
 ITS_OWN, OF_BROKERS = "set for the topic", "its brokers' default"
-NUMBERED_FROM, SHORTER_FROM = (0, 11), (3, 4)  # producers are remembered, and only for a day
+NUMBERED_FROM, SHORTER_FROM = (0, 11), (3, 4)  # producers are remembered since 0.11, and only for a day since 3.4
 NAMED = 5  # topics in a sentence
 WITHOUT_TIMES = (
     "its messages have no timestamps, so the target's brokers may forget at once who sent them: a batch whose response "
     "is lost may be stored twice, though batches are numbered; delivery.guarantee: exactly-once rules that out"
 )
 
-Offsets = Mapping[TopicPartition, int | None]  # None: the log has none for that time
+Offsets = Mapping[TopicPartition, int | None]  # None: the log has no offset for that time
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How long a topic keeps messages.  ms: FOR_EVER, or None: it is not known.  whose: who sets it.
+    """Retention time of a topic.  ms: FOR_EVER, or None if unknown.  whose: where the setting comes from.
 
-    by_arrival: brokers give messages the time at which they come, and count from that.
+    by_arrival: brokers stamp messages with their arrival time, and count from that.
     """
 
     ms: int | None
@@ -42,7 +42,7 @@ class Kept:
 
     @property
     def age_ms(self) -> int | None:
-        """The age from which on a copied message is deleted; None: it is not, or that is not known."""
+        """Return the age at which a copied message is deleted, or None if it is never deleted or that is unknown."""
         return None if self.by_arrival or self.ms is None or self.ms < 0 else self.ms
 
     def __str__(self) -> str:
@@ -54,14 +54,15 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Old:
-    """Messages of a topic: with a timestamp, and those of them that are older than asked for."""
+    """Messages of a topic: how many have a timestamp, and how many of these are older than a limit."""
 
     older: int
     timed: int
 
 
 def kept_by(own: Mapping[str, str], defaults: Mapping[str, str]) -> Kept:
-    """How long a topic keeps messages.  own: what it has set; defaults: what it has of its brokers, as far as known."""
+    """Return how long a topic keeps messages.  own: the topic's settings; defaults: those of its brokers, as far as
+    known."""
     policy, kind = (own.get(name, defaults.get(name, "")) for name in (POLICY, TIME_TYPE))
     whose = ITS_OWN if RETENTION in own else OF_BROKERS
     if policy and "delete" not in policy:
@@ -72,11 +73,11 @@ def kept_by(own: Mapping[str, str], defaults: Mapping[str, str]) -> Kept:
 
 
 def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
-    """What a topic has of the settings of its brokers, by the names of topics; what they do not tell is left out."""
+    """Return the broker settings that apply to topics, by the topic's names; unknown ones are left out."""
     names = {POLICY: "log.cleanup.policy", TIME_TYPE: "log.message.timestamp.type"}
     found = {name: broker[theirs] for name, theirs in names.items() if theirs in broker}
     units = {"log.retention.ms": 1, "log.retention.minutes": 60_000, "log.retention.hours": HOUR_MS}
-    for name, unit_ms in units.items():  # the finest one that is set counts
+    for name, unit_ms in units.items():  # the finest unit that is set counts
         if (kept := decimal_int(broker.get(name, ""), least=-MAX_INT64)) is not None:
             found[RETENTION] = str(max(FOR_EVER, kept * unit_ms))
             break
@@ -84,7 +85,8 @@ def topic_defaults(broker: Mapping[str, str]) -> dict[str, str]:
 
 
 def remembered_ms(broker: Mapping[str, str], release: tuple[int, ...]) -> int | None:
-    """How long brokers of this release remember a producer, from its messages' timestamps on; None: they do not."""
+    """Return how long brokers of this release remember a producer after its messages' timestamps, or None if they do
+    not."""
     if release < NUMBERED_FROM:
         return None
     name = "producer.id.expiration.ms" if release >= SHORTER_FROM else "transactional.id.expiration.ms"
@@ -95,9 +97,9 @@ def remembered_ms(broker: Mapping[str, str], release: tuple[int, ...]) -> int | 
 def old_messages(first: Offsets, young: Offsets, end: Offsets) -> dict[str, Old]:
     """Count the messages of topics that are older than some age.
 
-    first: the offset of the first message that has a timestamp; young: of the first one that is younger; end: the end
-    of the log.  Partitions that one of them leaves out are left out, as are messages without a timestamp.  Offsets are
-    counted, so what transactions and compaction left out counts, too.
+    first: the offset of the first message with a timestamp; young: of the first one that is younger; end: the end of
+    the log.  Partitions missing from one of them are left out, as are messages without a timestamp.  Offsets are
+    counted, so messages removed by transactions and compaction count, too.
     """
     found: dict[str, Old] = {}
     for tp, begins in first.items():
@@ -110,7 +112,7 @@ def old_messages(first: Offsets, young: Offsets, end: Offsets) -> dict[str, Old]
 
 
 def deleted_soon(topic: str, target: str, kept: Kept, old: Old) -> str:
-    """The sentence about messages that the target deletes as soon as it has them; "": there are none."""
+    """Return the sentence about messages that the target deletes soon after the copy, or "" if there are none."""
     if not old.older:
         return ""
     return (
@@ -121,7 +123,7 @@ def deleted_soon(topic: str, target: str, kept: Kept, old: Old) -> str:
 
 
 def stored_twice(old: Mapping[str, Old], age_ms: int) -> Iterator[str]:
-    """The sentence about messages that numbers do not keep from being stored twice, where there are any."""
+    """Yield the sentence about messages that may be stored twice although batches are numbered, if there are any."""
     topics = {topic: one.older for topic, one in old.items() if one.older}
     if not topics:
         return
@@ -134,7 +136,7 @@ def stored_twice(old: Mapping[str, Old], age_ms: int) -> Iterator[str]:
 
 
 def span(ms: int) -> str:
-    """A time in its largest whole unit: 7 d, 36 h, 90 s, 1500 ms."""
+    """Return a time in its largest whole unit: 7 d, 36 h, 90 s, 1500 ms."""
     for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("s", SECOND_MS)):
         if ms >= size and not ms % size:
             return f"{ms // size} {unit}"

@@ -1,18 +1,18 @@
-"""Routes: how the messages of a topic travel through the mirror, and why.  Decided here and nowhere else.  Pure.
+"""Routes: how the messages of a topic travel through the mirror, and why.  Only this module decides it.  Pure.
 
     RouteRules    what the options say about the topics of one source on their way into one target
-    choose()      the Route of one topic: the sentence that `check --online` prints
-    TopicRoute    the route of a topic whose target is ready: what a fetched set becomes
+    choose()      returns the Route of one topic, with the sentence that `check --online` prints
+    TopicRoute    the route of a topic whose target is ready: turns a fetched set into steps
 
-    pass-through   both sides share a message format, and neither a partitioner, a handler, an encoder nor another codec
-                   is asked for: a set's bytes travel as they are
-    re-encode      otherwise.  Where only partitions, codec or format differ, entries are copied or written again by
+    pass-through   both sides share a message format, and no partitioner, handler, encoder or other codec is configured:
+                   a set's bytes travel as they are
+    re-encode      otherwise.  If only partitions, codec or format differ, entries are copied or rewritten by
                    columns; for message.set.handler and encoders from lists, for message.handler message by message
 
-A message that is encoded again passes the handler, then the encoders of the target, then the partitioner: what chooses
-its partition is the key that is stored, as it is for any other producer that writes there.
+A re-encoded message passes the handler, then the encoders of the target, then the partitioner: the partition is chosen
+by the key that is stored, as for any other producer that writes there.
 
-What is done to the bytes of a set is producer.conversion; sharing them out to several partitions producer.reslice.
+producer.conversion changes the bytes of a set; producer.reslice distributes them to several partitions.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ from producer.errors import PartitionerFailed
 from producer.reslice import Share, Sharing, resliced
 
 Outputs = Callable[[Message], Sequence[Output]]
-SET_BYTES = 2 << 20  # of decoded messages that message.set.handler gets at once, at most about so many
+SET_BYTES = 2 << 20  # bytes of decoded messages that message.set.handler gets at once, approximately
 
 
 class TopicSettings(Protocol):
-    """What is different for a topic (mirrormaker.options.TopicOverride); None: as the rules say."""
+    """Settings that differ for a topic (mirrormaker.options.TopicOverride); None: as the rules say."""
 
     @property
     def codec(self) -> str | None: ...
@@ -75,7 +75,7 @@ class TopicSettings(Protocol):
 
 
 class AsConfigured(NamedTuple):
-    """Nothing is different."""
+    """Settings of a topic without overrides."""
 
     codec: str | None = None
     partitioning: str | None = None
@@ -86,10 +86,10 @@ def as_configured(topic: str) -> TopicSettings:
 
 
 class SourceTopic(NamedTuple):
-    """What a source says about a topic.  replication 0: its partitions have no replicas (0.7).
+    """Facts about a source topic.  replication 0: its partitions have no replicas (0.7).
 
-    settings: those it has set for itself, as far as target.topic.configs takes them over.
-    source: its name.  ours: the topic is the mirror's own, and no source says how large it is.
+    settings: its own settings, as far as target.topic.configs copies them. source: the source's name.  ours: the topic
+    is the mirror's own, so no source determines its size.
     """
 
     partitions: int
@@ -101,18 +101,18 @@ class SourceTopic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The route of a topic.  codec: asked for at the target; None: as the source has it."""
+    """Route of a topic.  codec: the codec to use in the target; None to keep the source's."""
 
     kind: Literal["pass-through", "re-encode"]
     partitioning: Scheme
     reason: str
     codec: int | None = None
-    by_message: bool = False  # messages are looked at one by one: for message.handler
-    handled: bool = False  # by a handler, which may send messages anywhere
+    by_message: bool = False  # messages are processed one by one, for message.handler
+    handled: bool = False  # by a handler, which may send messages to any topic
 
     @property
     def single_target(self) -> bool:
-        """All of a source partition goes to one target partition, in order and of the same topic."""
+        """True if all of a source partition goes to one target partition, in order and under the same topic."""
         return not self.handled and self.partitioning in ("identity", "source")
 
     def __str__(self) -> str:
@@ -121,17 +121,17 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteRules:
-    """Everything that decides about the routes from one source into one target, but for partition counts."""
+    """Everything that decides the routes from one source into one target, except partition counts."""
 
     source: Dialect
     target: Dialect
     message_max_bytes: int  # of the target
     partitioning: str = "auto"  # mirror.partitioning: auto | identity | key
     numbering: Numbering = UNNUMBERED  # broker.partitions: numbers for source partitions that have none
-    codec: str = ""  # compression.codec asked for at the target; "": as the source has it
-    compressed_topics: tuple[str, ...] = ()  # target topics that the codec is for; none: all
-    handler: str = ""  # message.handler as configured; "": none
-    set_handler: str = ""  # message.set.handler as configured; "": none
+    codec: str = ""  # compression.codec for the target; "": keep the source's codec
+    compressed_topics: tuple[str, ...] = ()  # target topics that the codec applies to; empty: all
+    handler: str = ""  # message.handler as configured; "": no handler
+    set_handler: str = ""  # message.set.handler as configured; "": no handler
     partitioner: Callable[[str], ChosenPartitioner] = lambda topic: HASHED  # of a source topic
     encoders: Encoders = PLAIN
     of_topic: Callable[[str], TopicSettings] = as_configured  # by source topic
@@ -141,13 +141,13 @@ class RouteRules:
 
     @property
     def losses(self) -> Losses:
-        """What messages lose in the target's format."""
+        """Return which fields messages lose in the target's format."""
         return Losses(self.source, self.target, self.drop, self.dropped)
 
     def grows(self, topic: str) -> bool:
-        """Whether the target topic is to get as many partitions as its source topic has.
+        """True if the target topic should get as many partitions as its source topic has.
 
-        Not where keys choose their partition: with more partitions they would move to others.  Nor where source
+        False if keys choose the partition: with more partitions they would move to others.  False also if source
         partitions have no number.
         """
         if self.source.partitions_by_broker and not self.numbering:
@@ -157,7 +157,7 @@ class RouteRules:
         return self.grow and partitioning != "key" and by_name != "key"
 
     def choose(self, topic: str, source_partitions: int, target_partitions: int, target_topic: str = "") -> Route:
-        """The route of a topic that has so many partitions on both sides.  target_topic: its name there, if another."""
+        """Return the route of a topic with these partition counts.  target_topic: its target name, if it differs."""
         differs, chosen = self.of_topic(topic), self.partitioner(topic)
         partitioning = differs.partitioning or self.partitioning
         by_name = self._chosen_scheme(partitioning, chosen)
@@ -193,7 +193,7 @@ class RouteRules:
 
     @property
     def alters(self) -> str:
-        """What may make other messages of those of a source: options with their values; "": nothing."""
+        """Return the options, with values, that may change messages of a source; "" if none do."""
         handlers = (("message.handler", self.handler), ("message.set.handler", self.set_handler))
         named = [f"{option} {name}" for option, name in handlers if name]
         return " and ".join([*named, str(self.encoders)] if self.encoders else named)
@@ -215,7 +215,7 @@ class RouteRules:
         return f"compression.codec {codec} is asked for" if codec else ""
 
     def _dropped(self) -> str:
-        """What a reason adds about fields that messages of the target cannot have."""
+        """Return what to add to a reason about fields that messages of the target cannot have."""
         lost = self.losses.fields
         let_go = [name for name in lost if name in self.drop]
         kept = [name for name in lost if name not in self.drop]
@@ -223,13 +223,13 @@ class RouteRules:
         return said + (f"; a message with {' or '.join(kept)} parks its partition (mirror.drop.fields)" if kept else "")
 
     def _codec(self, target_topic: str, differs: str | None) -> str:
-        """The codec that is asked for; "": as the source has it."""
+        """Return the codec for a target topic; "" keeps the source's codec."""
         if differs is not None:
             return "" if differs == "none" else differs
         return self.codec if target_topic in (self.compressed_topics or (target_topic,)) else ""
 
     def _chosen_scheme(self, partitioning: str, chosen: ChosenPartitioner) -> Scheme | None:
-        """That of the named partitioner; None: it decides nothing."""
+        """Return the scheme of the configured partitioner, or None if it does not apply."""
         if not chosen.name or partitioning == "identity":
             return None
         may_have_keys = self.source.has_keys or bool(self.handler or self.set_handler)
@@ -240,12 +240,12 @@ class RouteRules:
             return "key"
         if self.source.partitions_by_broker:
             return "identity" if self.numbering else "source"
-        # A topic that grows keeps its numbers also while a limit refuses the growth: keys would move twice.
+        # A topic that grows keeps its numbers even while a limit refuses the growth: otherwise keys would move twice.
         enough = partitioning == "identity" or self.grow or target_partitions >= source_partitions
         return "identity" if enough else "key"
 
     def _unnumbered(self, scheme: Scheme) -> str:
-        """What a reason adds where source partitions belong to brokers and have no number."""
+        """Return what to add to a reason if source partitions belong to brokers and have no number."""
         if not self.source.partitions_by_broker:
             return ""
         if scheme == "identity":
@@ -259,10 +259,10 @@ class RouteRules:
 
 
 class TopicRoute:
-    """A topic's route into a target topic that is ready.
+    """Route of a topic into a target topic that is ready.
 
-    partitions: of the target topic, in order.  target: the target topic's name; "": that of the source topic.
-    beyond: why the target has none of further numbers; "": the partitioner says what is to be done.
+    partitions: of the target topic, in order.  target: the target topic's name; "" for the source topic's name. beyond:
+    why the target has no partitions with higher numbers; "" if the partitioner's sentence says it.
     """
 
     def __init__(
@@ -289,11 +289,11 @@ class TopicRoute:
     def steps(
         self, fetched: MessageSet, aligned: bool, skipped: int = 0, *, place: Place | None = None
     ) -> Iterator[Step]:
-        """The steps that a set becomes.
+        """Yield the steps that a set becomes.
 
-        aligned: the set begins where another set of its partition ended.  skipped: so many of its first messages are
-        in the target already.  place: what a handler makes of messages; None: there is none.
-        Raises what producer.conversion and place raise, and NoSuchPartition, behind what precedes the message.
+        aligned: the set begins where another set of its partition ended.  skipped: this many of its first messages are
+        in the target already.  place: what a handler makes of messages, or None without a handler. Raises what
+        producer.conversion and place raise, and NoSuchPartition, after the steps before the failing message.
         """
         dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
         if place is not None:
@@ -313,7 +313,7 @@ class TopicRoute:
         return transcode(fetched, target, dialect, limit, codec, fit=fit)
 
     def _sharing(self, source: TopicPartition, fit: Fit | None) -> Sharing:
-        """Which target partition the messages of a source partition go to, as columns."""
+        """Return, as columns, which target partition each message of a source partition goes to."""
         partitioner = self.partitioner
         targets = partitioner.targets
         if partitioner.single:
@@ -332,10 +332,10 @@ class TopicRoute:
         return share
 
     def shares(self, source: TopicPartition, stretches: Sequence[Stretch], kept: Sequence[bool]) -> list[Share]:
-        """Messages that a handler kept as they were, for their target partitions.  stretches: all of its messages, each
-        from the first row of its columns on; kept: whether each one is sent.
+        """Return messages that a handler kept unchanged, for their target partitions.  stretches: all of its messages,
+        each stretch beginning with the first row of its columns; kept: whether each message is sent.
 
-        Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
+        Raises MessageHandlerFailed, NoSuchPartition and FieldLost.
         """
         share, shares, at = self._sharing(source, self._losses.fit(source)), list[Share](), 0
         for columns, _, end in stretches:
@@ -348,7 +348,7 @@ class TopicRoute:
         return shares
 
     def _place(self, fetched: MessageSet) -> Place:
-        """What messages become that no handler sees."""
+        """Return the function that places messages that no handler sees."""
 
         def place(rows: Rows) -> Placed:
             by_partition: dict[TopicPartition, Lists] = {}
@@ -368,8 +368,8 @@ class TopicRoute:
     ) -> None:
         """Encode messages of a source partition, and add them to the lists of their target partitions.
 
-        partitions: as a handler chose them; handler: its option.
-        Raises MessageHandlerFailed, NoSuchPartition, FieldLost.
+        partitions: those that a handler chose; handler: its option. Raises MessageHandlerFailed, NoSuchPartition and
+        FieldLost.
         """
         fit = self._losses.fit(source)
         rows = rows if fit is None else fit(rows)
@@ -403,7 +403,7 @@ class TopicRoute:
         partitions: Sequence[object],
         handler: str,
     ) -> None:
-        """The same where a handler chose the partitions of some."""
+        """Add messages to the lists of their partitions, if a handler chose the partitions of some messages."""
         chosen: dict[TopicPartition, list[int]] = {}
         partition, named = self.partitioner.partition, self.partitioner.named
         for row, (key, wanted) in enumerate(zip(rows.keys, partitions, strict=True)):
@@ -429,7 +429,7 @@ def _add(into: dict[TopicPartition, Lists], target: TopicPartition, rows: Rows) 
 
 
 def _lists(into: dict[TopicPartition, Lists], target: TopicPartition, headed: bool) -> Lists:
-    """The lists of a target partition, with a list of headers where that is wanted."""
+    """Return the lists of a target partition; with `headed`, including a list of headers."""
     found = into.get(target)
     if found is None or (headed and found.headers is None):
         before = Lists([], [], []) if found is None else found
@@ -438,7 +438,7 @@ def _lists(into: dict[TopicPartition, Lists], target: TopicPartition, headed: bo
 
 
 def but_the_first(count: int, place: Place) -> Place:
-    """Nothing of the first `count` messages, and what place() makes of the others."""
+    """Return a function that places nothing for the first `count` messages, and applies place() to the others."""
     left = count
 
     def rest(rows: Rows) -> Iterator[Placed]:

@@ -1,16 +1,16 @@
-"""Selection: which topics of a source are mirrored, and under which name they stand in the target.  Pure.
+"""Selection: which topics of a source are mirrored, and under which names in the target.  Pure.
 
-    selected     whitelist and blacklist together (the blacklist wins), internal topics aside
-    renamed      the source's topic.rename, then mirror.topic.rename: literally, with no prefix
-    prefixed     all others, where the source has a topic.prefix
-    fed back     a source that is in the target's own cluster must not select what it is sent there: such a topic would
-                 feed itself, one copy after the other; it is refused, its neighbours are mirrored
-    held back    no rename and no prefix leads to a name under which brokers keep their own state, nor to a topic that
-                 this mirror or another one writes for itself (offset map, dead letters; reserved.topics): messages
-                 could forge what stands there
+    selected     whitelist and blacklist together (the blacklist wins), except internal topics
+    renamed      by the source's topic.rename, then mirror.topic.rename: literally, without a prefix
+    prefixed     all others, if the source has a topic.prefix
+    fed back     a source in the target's own cluster must not select the topics that the mirror writes: such a topic
+                 would feed itself, one copy after the other; it is refused, and other topics are mirrored
+    held back    no rename and no prefix may lead to a name under which brokers keep their own state, or to a topic that
+                 this or another mirror writes for itself (offset map, dead letters; reserved.topics): messages
+                 could forge the data there
     merged       a target topic that several source topics are sent to
 
-A group agrees on one Java pattern for each member, so both lists are one pattern in the registration (topic_filter).
+A group agrees on one Java pattern for each member, so the registration joins both lists in one pattern (topic_filter).
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from groundwork.java import PatternRefused
 from kafkawire.topicnames import INTERNAL_TOPICS, LONGEST, NEVER_WRITTEN, why_never_written, why_no_name
 from zkconsumer.filters import Blacklist, TopicFilter, Whitelist
 
-PLAIN = re.compile(r"[a-zA-Z0-9_\-]|\\[.\-]")  # one character of a pattern that stands for itself
-SAMPLE = "topic"  # stands for what a pattern leaves open
+PLAIN = re.compile(r"[a-zA-Z0-9_\-]|\\[.\-]")  # one character of a pattern that matches only itself
+SAMPLE = "topic"  # example for the open part of a pattern
 
 
 def topic_filter(whitelist: str, blacklist: str) -> TopicFilter:
-    """Topics of the whitelist, if there is one, without those of the blacklist.  Raises ValueError: a pattern that Java
-    and Python may read differently, or two that cannot be one."""
+    """Return the topics of the whitelist, if there is one, without those of the blacklist.  Raises ValueError for a
+    pattern that Java and Python may read differently, or for two patterns that cannot be joined."""
     if not whitelist:
         return Blacklist(blacklist)
     return Whitelist(whitelist).without(Blacklist(blacklist)) if blacklist else Whitelist(whitelist)
 
 
 def renames(raw: object) -> dict[str, str]:
-    """An option `topic.rename`: a mapping, or `source:target,…`.  Raises ValueError."""
+    """Return the renames in an option `topic.rename`: a mapping, or `source:target,…`.  Raises ValueError."""
     pairs: Sequence[Sequence[object]]
     if isinstance(raw, Mapping):
         pairs = list(raw.items())
@@ -58,7 +58,7 @@ def renames(raw: object) -> dict[str, str]:
 
 
 def prefix(raw: object) -> str:
-    """An option `topic.prefix`.  Raises ValueError."""
+    """Return the prefix in an option `topic.prefix`.  Raises ValueError."""
     text = str(raw).strip()
     if not isinstance(raw, str) or (text and why_no_name(f"{text}{SAMPLE}")):
         raise ValueError("text of ASCII letters, digits, '.', '_' and '-' (for example dc1.)")
@@ -66,19 +66,19 @@ def prefix(raw: object) -> str:
 
 
 class Override(NamedTuple):
-    """An entry of `mirror.topic.overrides`: a pattern of source topics, and the options it gives, by key."""
+    """Entry of `mirror.topic.overrides`: a pattern of source topics, and the options it sets, by key."""
 
     topics: str
     options: Mapping[str, object]
 
 
 class Explanation(NamedTuple):
-    """What happens to a topic of a source, and by which rule.
+    """Decision about a topic of a source, with the rule behind it.
 
     rule      why it is mirrored, or why not
-    target    its name in the target, "" where it is not mirrored; naming: by which rule, "" where the name is kept
-    overrides options that are different for it: a sentence each
-    refused   why it is held back although it is selected, "" where it is not
+    target    its target name, "" if it is not mirrored; naming: the rule that names it, "" if it keeps its name
+    overrides options that differ for it: a sentence each
+    refused   why it is held back although it is selected, or ""
     """
 
     topic: str
@@ -92,11 +92,11 @@ class Explanation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The topics of one source that are mirrored, and their names in the target.
+    """Topics of one source that are mirrored, and their names in the target.
 
     rename: the source's own; shared_rename: that of all sources.  own: topics of the target that the mirror writes for
-    itself, each with the option that names it; reserved: a pattern of those of others.  Raises ValueError where the
-    lists are no pattern.
+    itself, each with the option that names it; reserved: a pattern of topics that others write for themselves.  Raises
+    ValueError if the lists are not valid patterns.
     """
 
     source: str
@@ -122,11 +122,11 @@ class Selection:
     # which -----------------------------------------------------------------------------------------------------------
 
     def selects(self, topic: str) -> bool:
-        """Whether a topic of the source is mirrored."""
+        """True if a topic of the source is mirrored."""
         return self.filter.matches(topic, self.exclude_internal)
 
     def rule(self, topic: str) -> str:
-        """Why a topic is mirrored, or why not."""
+        """Return why a topic is mirrored, or why not."""
         if self.exclude_internal and topic in INTERNAL_TOPICS:
             return "internal topic: exclude.internal.topics leaves it out"
         if self.whitelist and not Whitelist(self.whitelist).matches(topic, False):
@@ -140,12 +140,12 @@ class Selection:
     # under which name ------------------------------------------------------------------------------------------------
 
     def target(self, topic: str) -> str:
-        """The name of a source topic in the target."""
+        """Return the name of a source topic in the target."""
         literal = self.rename.get(topic) or self.shared_rename.get(topic)
         return literal if literal is not None else f"{self.prefix}{topic}"
 
     def naming(self, topic: str) -> str:
-        """The rule that names a topic in the target; "": it keeps its name."""
+        """Return the rule that names a topic in the target; "" if it keeps its name."""
         if topic in self.rename:
             return f"topic.rename of source {self.source}"
         if topic in self.shared_rename:
@@ -154,11 +154,11 @@ class Selection:
 
     @property
     def changes_names(self) -> bool:
-        """Whether any topic may have another name in the target."""
+        """True if any topic may have another name in the target."""
         return bool(self.prefix or self.rename or self.shared_rename)
 
     def sent_to(self, target: str) -> tuple[str, ...]:
-        """The topics of the source, whether it has them or not, that would be written to a target topic."""
+        """Return the topics, whether the source has them or not, that would be written to a target topic."""
         renamed = (*self.rename, *self.shared_rename)
         found = {topic for topic in (*renamed, target.removeprefix(self.prefix)) if topic}
         return tuple(sorted(topic for topic in found if self.target(topic) == target and self.selects(topic)))
@@ -166,7 +166,7 @@ class Selection:
     # held back -------------------------------------------------------------------------------------------------------
 
     def refusal(self, topic: str, target_is_source: bool = False) -> str:
-        """Why a topic that is selected is held back: a sentence; "": it is not."""
+        """Return a sentence saying why a selected topic is held back, or ""."""
         target = self.target(topic)
         if why := self.why_not_written(target):
             return (
@@ -176,9 +176,9 @@ class Selection:
         return self.fed_back(topic) if target_is_source else ""
 
     def certainly_held_back(self) -> Iterator[str]:
-        """Topics that would be held back if the source has them, as far as the configuration alone shows it.
+        """Yield topics that would be held back if the source has them, as far as the configuration alone shows it.
 
-        A topic that keeps an internal name counts where the whitelist names it: every source may have such topics.
+        A topic that keeps an internal name counts only if the whitelist names it: every source may have such topics.
         """
         named = set(_literals(self.whitelist))
         others = self.own.keys() | _literals(self.reserved)
@@ -187,11 +187,11 @@ class Selection:
         yield from (t for t in sorted(named) if len(self.target(t)) > LONGEST)
 
     def renamed(self, topic: str) -> bool:
-        """Whether an option gives the topic its name in the target literally."""
+        """True if an option gives the topic its target name literally."""
         return topic in self.rename or topic in self.shared_rename
 
     def why_not_written(self, target: str) -> str:
-        """Why no message is written to a topic of the target, a clause; "": messages may be."""
+        """Return a clause saying why no message is written to a topic of the target, or "" if messages may be."""
         if option := self.own.get(target):
             return f"which the mirror itself writes ({option})"
         if self._is_reserved(target):
@@ -202,16 +202,16 @@ class Selection:
         try:
             return self._reserved is not None and self._reserved.matches(target, False)
         except PatternRefused:
-            return True  # it takes too long to tell
+            return True  # unknown: the check would take too long
 
     # fed back --------------------------------------------------------------------------------------------------------
 
     def fed_back(self, topic: str) -> str:
-        """Why a topic would feed itself if source and target are one cluster: a sentence; "": it does not."""
+        """Return a sentence saying why a topic would feed itself if source and target are one cluster, or ""."""
         return self.selected_again(self.target(topic), topic)
 
     def selected_again(self, target: str, topic: str) -> str:
-        """The same for a topic whose messages go to that name."""
+        """Return a sentence saying why a topic would feed itself if its messages go to that name, or ""."""
         if not self.selects(target):
             return ""
         goes = "keeps its name" if target == topic else f"goes to {target}"
@@ -222,9 +222,9 @@ class Selection:
         )
 
     def certainly_fed_back(self) -> str:
-        """A topic that would feed itself, as far as the configuration alone shows it: a sentence.
+        """Return a sentence about a topic that would feed itself, as far as the configuration alone shows it.
 
-        Looked at are the topics that the configuration names, and samples of what its patterns leave open.
+        It checks the topics that the configuration names, and examples of what its patterns leave open.
         """
         for topic in self._known_topics():
             if self.selects(topic) and (sentence := self.fed_back(topic)):
@@ -248,7 +248,7 @@ class Selection:
     # all of it -------------------------------------------------------------------------------------------------------
 
     def explain(self, topic: str, target_is_source: bool = False) -> Explanation:
-        """What happens to a topic.  target_is_source: the target is the cluster that it is in."""
+        """Return what happens to a topic.  target_is_source: the topic is in the target's own cluster."""
         rule = self.rule(topic)
         if not self.selects(topic):
             return Explanation(topic, False, rule)
@@ -263,7 +263,7 @@ class Selection:
         )
 
     def _overridden(self, topic: str) -> Iterator[str]:
-        """The options that are different for a topic; of each the first entry that gives it counts."""
+        """Yield the options that differ for a topic; for each option, the first entry that sets it counts."""
         seen: set[str] = set()
         for number, override in enumerate(self.overrides):
             if Whitelist(override.topics).matches(topic, False):
@@ -273,7 +273,7 @@ class Selection:
                         yield f"{key}: {value} (mirror.topic.overrides[{number}], {override.topics!r})"
 
     def idle_overrides(self, topics: Iterable[str]) -> list[str]:
-        """Entries of topic.overrides that none of these topics matches: a sentence each."""
+        """Return a sentence for each entry of topic.overrides that matches none of these topics."""
         names = [topic for topic in topics if self.selects(topic)]
         return [
             f"mirror.topic.overrides[{number}]: no topic matches {override.topics!r}"
@@ -283,8 +283,8 @@ class Selection:
 
 
 def never_ends(selection: Selection, topics: Iterable[str]) -> str:
-    """Why nothing of a source can be mirrored into its own cluster, which has these topics: a sentence; "": some can,
-    or there are none yet."""
+    """Return a sentence saying why nothing of a source can be mirrored into its own cluster, which has these topics; ""
+    if some can, or if there are no topics yet."""
     if not selection.changes_names:
         return "it would never end; topic.prefix or topic.rename gives topics another name"
     sentences = [selection.fed_back(topic) for topic in topics if selection.selects(topic)]
@@ -292,9 +292,9 @@ def never_ends(selection: Selection, topics: Iterable[str]) -> str:
 
 
 def merged_topics(found: Iterable[tuple[Selection, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
-    """Target topics that several source topics are sent to, with these: `SOURCE/TOPIC`, sorted.
+    """Return the target topics with several source topics, and for each of these `SOURCE/TOPIC`, sorted.
 
-    found: of each source its selection and its topics, mirrored ones or not.
+    found: for each source, its selection and its topics, whether mirrored or not.
     """
     writers: dict[str, set[str]] = {}
     for selection, topics in found:
@@ -305,29 +305,30 @@ def merged_topics(found: Iterable[tuple[Selection, Iterable[str]]]) -> dict[str,
 
 
 def merged_sentence(target: str, writers: Sequence[str]) -> str:
-    """What check and status say of a target topic that several source topics are sent to."""
+    """Return the sentence of check and status about a target topic that several source topics are sent to."""
     listed = f"{', '.join(writers[:-1])} and {writers[-1]}"
     return f"target topic {target} is fed by {listed}: their messages are merged"
 
 
-# ---- patterns, as far as they can be told -------------------------------------------------------------------------
+# ---- patterns, as far as they can be analysed
+# --------------------------------------------------------------------------
 
 
 def _alternatives(pattern: str) -> list[str]:
-    """The parts of a list that commas or | separate, where no bracket could hold one."""
+    """Return the parts of a list that are separated by commas or |, unless a bracket may contain the separator."""
     if not pattern or re.search(r"[()\[\]{}]|\\[QE]", pattern):
         return [pattern]
     return [part for part in re.split(r"[|,]", pattern.strip().strip("\"'").replace(" ", "")) if part]
 
 
 def _literals(pattern: str) -> list[str]:
-    """The alternatives that match one topic only."""
+    """Return the alternatives that match only one topic."""
     return [
         re.sub(r"\\(.)", r"\1", one) for one in _alternatives(pattern) if re.fullmatch(f"(?:{PLAIN.pattern})+", one)
     ]
 
 
 def _samples(pattern: str) -> Iterator[str]:
-    """A topic for each alternative, in which .* and .+ stand for some text."""
+    """Yield a topic for each alternative, with some text in place of .* and .+."""
     for one in _alternatives(pattern):
         yield re.sub(r"\\(.)", r"\1", re.sub(r"\.[*+]", SAMPLE, one))

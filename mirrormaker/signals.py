@@ -1,18 +1,18 @@
-"""What each signal does to a mirror.  Only SIGKILL, a crash, and a second SIGTERM or ctrl-C end it undrained.
+"""Effect of each signal on a mirror.  Only SIGKILL, a crash, and a second SIGTERM or ctrl-C end it without draining.
 
-    load()      from the first moment of `mirrormaker run`: nothing is held yet
+    load()      while `mirrormaker run` loads: no partitions are owned yet
     Signals     while the mirror runs, drains, and has drained
 
-    SIGTERM SIGINT    stop, drained; the second one ends the process at once
-    SIGXCPU           stop, drained: SIGKILL follows it
+    SIGTERM SIGINT    drain and stop; the second one ends the process at once
+    SIGXCPU           drain and stop: SIGKILL follows it
     SIGHUP            read the configuration again
-    SIGQUIT           dump where each greenlet and thread stands, as a JVM does
-    SIGUSR1           the state of partitions, queues and requests to the log, and the same dump
-    SIGUSR2           the log's level: debug, or as configured
-    timers, SIGPWR, real-time signals: a line, and nothing changes
+    SIGQUIT           dump the stack of each greenlet and thread, as a JVM does
+    SIGUSR1           log the state of partitions, queues and requests, and dump stacks
+    SIGUSR2           toggle the log level: debug, or as configured
+    timers, SIGPWR, real-time signals: log a line and change nothing
 
-The handlers are Python's own, not the event loop's: one takes the place of another in one step, so there is no moment
-at which a signal's default action holds, and a handler runs also while a message.handler keeps the loop from turning.
+The handlers are Python's instead of the event loop's: one replaces another in one step, so a signal's default action
+never applies in between, and a handler runs even while a message.handler keeps the loop from turning.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ log = logging.getLogger(__name__)
 CRASHES = frozenset({"SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGSEGV", "SIGSYS"})
 ENDING_NOTHING = frozenset({"SIGCHLD", "SIGCLD", "SIGCONT", "SIGTSTP", "SIGTTIN", "SIGTTOU", "SIGURG", "SIGWINCH"})
 NOT_TO_BE_CAUGHT = frozenset({"SIGKILL", "SIGSTOP"})
-IGNORED_BY_PYTHON = frozenset({"SIGPIPE", "SIGXFSZ"})  # a write fails instead
+IGNORED_BY_PYTHON = frozenset({"SIGPIPE", "SIGXFSZ"})  # Python ignores them: a write fails instead
 LEFT = CRASHES | ENDING_NOTHING | NOT_TO_BE_CAUGHT | IGNORED_BY_PYTHON
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 def name(number: int) -> str:
-    """SIGTERM, SIGRTMIN+3."""
+    """Return the name of a signal: SIGTERM, SIGRTMIN+3."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -51,13 +51,13 @@ def name(number: int) -> str:
 
 
 def ending() -> Iterator[int]:
-    """The signals whose default action would end the process, but for those of a crash and SIGKILL."""
+    """Yield the signals whose default action would end the process, except for those of a crash and SIGKILL."""
     return (number for number in sorted(signal.valid_signals()) if name(number) not in LEFT)
 
 
 def load() -> None:
-    """What would end the process changes nothing while the program loads, but for SIGTERM, ctrl-C and a terminal that
-    is closed: then nothing is held, and the end is wanted."""
+    """Ignore signals that would end the process while the program loads, except SIGTERM, ctrl-C and a closed terminal:
+    nothing is owned yet, so the process may end at once."""
     for number in ending():
         if number not in STOPS and not (number == signal.SIGHUP and sys.stderr.isatty()):
             signal.signal(number, _loading)
@@ -68,14 +68,14 @@ def _loading(number: int, frame: FrameType | None) -> None:
 
 
 class Signals:
-    """Those of one daemon, in the main thread.
+    """Signal handling of one daemon, in the main thread.
 
     stop      called in a greenlet at the first SIGTERM, ctrl-C or SIGXCPU
-    actions   what other signals do, each in a greenlet
+    actions   the actions of other signals, each called in a greenlet
 
-    RUNNING   take(): as the module says
-    DRAINED   drained(): nothing is left that a second SIGTERM could cut off; it changes nothing
-    ENDED     end(code): a second SIGTERM does not wait for what user code does at the exit
+    RUNNING   take(): as the module's docstring says
+    DRAINED   drained(): nothing is left that a second SIGTERM could cut off, so it changes nothing
+    ENDED     end(code): a second SIGTERM ends the process even if user code blocks its exit
     """
 
     def __init__(
@@ -90,14 +90,14 @@ class Signals:
         self._tasks = tasks
         self._stop = stop
         self._actions = actions
-        self._asked = 0  # to stop
+        self._asked = 0  # number of requests to stop
         self._drained = False
         self._code: int | None = None
 
     def take(self) -> None:
-        """Handle all signals from now on.  A handler that the module of a message.handler has set stays, except for
+        """Handle all signals from now on.  Handlers that user code of a message.handler has set stay, except for
         SIGTERM and SIGINT."""
-        from groundwork.tasks import wake_at_signals  # load() is called before gevent is loaded
+        from groundwork.tasks import wake_at_signals  # not at the top: load() runs before gevent is loaded
 
         wake_at_signals()
         ours = (signal.SIG_DFL, signal.SIG_IGN, _loading)
@@ -120,7 +120,8 @@ class Signals:
         return lambda *_: self._tasks.signalled(name(number), does)
 
     def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
-        """Counts here and not in a greenlet: a second signal has to end also a mirror whose event loop is blocked."""
+        """Count requests to stop in the handler itself: a second signal must end even a mirror whose event loop is
+        blocked."""
         self._asked += 1
         if self._code is not None:
             os._exit(self._code)
@@ -129,7 +130,7 @@ class Signals:
         if self._asked == 1:
             self._tasks.signalled(name(number), self._stop)
             return
-        from mirrormaker import exits  # loads more than the start of the program may
+        from mirrormaker import exits  # not at the top: the start of the program must load little
 
         why = "stopped at once by a second signal: what was not committed yet is sent again after the next start"
         self._at_once()
@@ -137,7 +138,7 @@ class Signals:
         os._exit(exits.TEMPORARY)
 
     def _out_of_time(self) -> None:
-        """SIGXCPU comes each second of processor time, so it is never counted as a second request."""
+        """Stop in order.  SIGXCPU comes each second of processor time, so it never counts as a second request."""
         log.warning("SIGXCPU: the limit of processor time is reached (LimitCPU=, ulimit -t); the mirror stops in order")
         self._stop()
 
@@ -147,7 +148,7 @@ def _nothing(named: str) -> None:
 
 
 def _dump(number: int, frame: FrameType | None) -> None:
-    """Written by the handler itself: what blocks the event loop is what the operator wants to see."""
-    from groundwork.tasks import stacks  # loads gevent, which the start of the program may not
+    """Dump stacks from the handler itself: the operator wants to see what blocks the event loop."""
+    from groundwork.tasks import stacks  # not at the top: it loads gevent
 
     write_now(__name__, logging.WARNING, "SIGQUIT: where each greenlet and thread stands", stacks())

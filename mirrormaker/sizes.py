@@ -1,7 +1,7 @@
-"""Message sizes of both clusters compared, as far as they can be known: for `mirrormaker check --online`.
+"""Compares the message sizes of both clusters, as far as they are known, for `mirrormaker check --online`.
 
-A topic's own limit, max.message.bytes, is in ZooKeeper (0.8.1 and later); that of brokers is not, and is what
-target.message.max.bytes says of the target.  A source topic without a limit of its own has its brokers', which
+A topic's own limit, max.message.bytes, is in ZooKeeper (0.8.1 and later).  The brokers' limit is not;
+target.message.max.bytes gives it for the target.  A source topic without its own limit has its brokers' limit, which
 only they know: such a topic is not compared.
 """
 
@@ -22,14 +22,14 @@ OVERHEAD = max(ENTRY_OVERHEAD.values())
 
 
 def topic_limits(zk: Any, topics: Iterable[str]) -> dict[str, int]:
-    """The limit that topics set themselves, in bytes; topics without one are left out."""
+    """Return the limits that topics set themselves, in bytes; topics without one are left out."""
     asked = {topic: zk.get_async(f"/config/topics/{topic}") for topic in topics}
     found: dict[str, int] = {}
     for topic, answer in asked.items():
         try:
             limit = json_value(answer.get()[0])["config"].get(LIMIT)
         except (NoNodeError, ValueError, TypeError, KeyError, AttributeError):
-            continue  # none, or not as brokers write it
+            continue  # not set, or not in the brokers' format
         if (number := decimal_int(str(limit))) is not None:
             found[topic] = number
     return found
@@ -43,7 +43,7 @@ def size_warnings(
     here: Mapping[str, int],
     there: Mapping[str, int],
 ) -> Iterator[str]:
-    """Sentences on messages that are too large for what comes behind them.
+    """Yield sentences about messages that are too large for the next step of their way.
 
     names: target topic by source topic.  here, there: topic_limits of both sides.
     """

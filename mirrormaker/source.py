@@ -1,4 +1,4 @@
-"""One source cluster of a mirror: the consumer that reads it, and what is known of it while it runs."""
+"""Source cluster of a mirror: the consumer that reads it, and its state."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.streams.stream import Stream
 
-ANSWER_S = 15.0  # for a question of an operator, who waits 60 s: longer than one silent broker takes
+ANSWER_S = 15.0  # timeout for an operator's request, who waits 60 s: longer than one silent broker takes
 
 
 class Share(Protocol):
-    """The consumer's side of a fetched set: who owns its partition, and what is done of it."""
+    """Consumer's view of a fetched set: which ownership it belongs to, and what of it is done."""
 
     def ticket(self, resume_at: int, parts: int = 1) -> Ticket: ...
     @property
@@ -42,9 +42,10 @@ class Share(Protocol):
 
 
 class SourceState(NamedTuple):
-    """joining: no assignment yet; refused: its configuration cannot be right, found while others are mirrored already.
+    """State of a source.  joining: no assignment yet; refused: its configuration cannot be right, found after the
+    start.
 
-    reason: why not all of it flows, a clause; "": it does.
+    reason: a clause saying why not all of it flows, or "".
     """
 
     state: Literal["joining", "running", "out of reach", "refused"]
@@ -52,9 +53,9 @@ class SourceState(NamedTuple):
 
 
 class Source:
-    """A source while it is mirrored.  on_fence() is called when its lease is over: nothing of it may be sent then.
+    """Source of a running mirror.  on_fence() is called when its lease is over, so that nothing of it is sent any more.
 
-    copied_settings: names of the settings that its topics pass on to target topics.
+    copied_settings: names of the topic settings that are copied to target topics.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class Source:
         self._absent = SourceState("joining")  # until it is joined
         self.versions = ClusterVersions(options.version, f"source {options.name}")
         self._dialect = self.versions.dialect
-        self.in_target = False  # its cluster is the target: known when both have been asked
+        self.in_target = False  # True if its cluster is the target; known once both have been probed
 
     def join(
         self, topics: TopicFilter, streams: int, before_commit: Callable[[Mapping[TopicPartition, int]], object]
     ) -> list[Stream]:
-        """Join the group; its streams.  Raises Unreachable (try again), ChrootMissing, ConsumerError."""
+        """Join the group, and return its streams.  Raises Unreachable (try again), ChrootMissing and ConsumerError."""
         self._connector = DaemonConnector(
             self.options,
             hub="caller",
@@ -93,25 +94,25 @@ class Source:
             before_commit=before_commit,
         )
         made = self._connector.create_message_streams_by_filter(topics, streams)
-        self._connector.set_paused(self._paused)  # before anything is taken from them
+        self._connector.set_paused(self._paused)  # before any set is delivered
         self._joined = True
         return made
 
     def is_out_of_reach(self, reason: str) -> None:
-        """It could not be joined yet; it is tried again."""
+        """Record why it could not be joined yet; it is retried."""
         self._absent = SourceState("out of reach", reason)
 
     def refuse(self, reason: str) -> None:
-        """It cannot be joined as it is configured."""
+        """Record why it cannot be joined as configured."""
         self._absent = SourceState("refused", reason)
 
     def shutdown(self) -> None:
-        """Stop fetching, let what is in flight be acknowledged, commit, release, leave the group."""
+        """Stop fetching, wait until what is in flight is acknowledged, commit, release, and leave the group."""
         if self._connector is not None:
             self._connector.shutdown()
 
     def topic(self, name: str) -> SourceTopic:
-        """Partitions and replication of a topic.  Raises ConsumerError."""
+        """Return partitions and replication of a topic.  Raises ConsumerError."""
         assert self._connector is not None
         found = self._connector.partitions([name]).get(name)
         if not found:
@@ -121,7 +122,7 @@ class Source:
         return SourceTopic(partitions, replication, self._settings_of(name), self.name)
 
     def _settings_of(self, topic: str) -> dict[str, str]:
-        """Those of a topic's own settings that it passes on."""
+        """Return the topic's own settings that are copied."""
         if not self._copied_settings:
             return {}
         assert self._connector is not None
@@ -130,32 +131,34 @@ class Source:
 
     @property
     def left_uncommitted(self) -> list[TopicPartition]:
-        """Where the shutdown could not commit what the target has, or has not yet: it is sent again."""
+        """Return partitions for which the shutdown could not commit all that the target has or may have: it is sent
+        again."""
         return self._connector.left_uncommitted if self._connector is not None else []
 
     def all_topics(self) -> list[str]:
-        """Every topic of the source, mirrored or not.  Raises ConsumerError."""
+        """Return every topic of the source, mirrored or not.  Raises ConsumerError."""
         if self._connector is None or not self._joined:
             raise ConsumerError(f"source {self.name} is not joined yet")
         with self._answered_soon():
             return list(self._connector.topics())
 
     def partitions_of(self, topics: Sequence[str]) -> dict[str, list[PartitionId]]:
-        """The partitions of each of these topics that is there.  Raises ConsumerError."""
+        """Return the partitions of each of these topics that exists.  Raises ConsumerError."""
         assert self._connector is not None
         with self._answered_soon():
             found = self._connector.partitions(topics)
         return {topic: list(partitions) for topic, partitions in found.items()}
 
     def owners(self, topics: Sequence[str]) -> dict[TopicPartition, str]:
-        """Who of the group owns each partition of these topics.  Raises ConsumerError."""
+        """Return the owner in the group of each partition of these topics.  Raises ConsumerError."""
         assert self._connector is not None
         with self._answered_soon():
             return dict(self._connector.owners(topics))
 
     @contextmanager
     def _answered_soon(self) -> Iterator[None]:
-        """Bound a question of an operator.  Raises ConsumerError where its cluster does not answer within ANSWER_S."""
+        """Limit the time of an operator's request.  Raises ConsumerError if the cluster does not answer within
+        ANSWER_S."""
         try:
             with deadline(ANSWER_S):
                 yield
@@ -165,31 +168,31 @@ class Source:
     # state -----------------------------------------------------------------------------------------------------------
 
     def partitions(self) -> list[PartitionStatus]:
-        """The partitions that this member owns."""
+        """Return the partitions that this member owns."""
         return self._connector.status() if self._connector is not None else []
 
     def read_up_to(self, tp: TopicPartition) -> int | None:
-        """The next offset to be fetched of a partition; None: it is not read now."""
+        """Return the next offset to fetch of a partition, or None if it is not read now."""
         return next((row.position for row in self.partitions() if row.tp == tp and row.state == "reading"), None)
 
     def log_end(self, tp: TopicPartition) -> int:
-        """Where the leader's own log ends, replicated or not.  Raises ConsumerError."""
+        """Return the end of the leader's own log, replicated or not.  Raises ConsumerError."""
         assert self._connector is not None
         with self._answered_soon():
             return self._connector.log_end(tp)
 
     @property
     def joined(self) -> bool:
-        """It is a member of its group."""
+        """True if it is a member of its group."""
         return self._joined
 
     @property
     def assigned(self) -> bool:
-        """The group's assignment is made, as far as this member knows."""
+        """True if the group has made its assignment, as far as this member knows."""
         return self._connector is not None and self._connector.settled
 
     def state(self, owned: Sequence[PartitionStatus]) -> SourceState:
-        """What becomes of the source as a whole, and why.  owned: its partitions()."""
+        """Return the state of the whole source, with the reason.  owned: the result of partitions()."""
         if not self._joined or self._connector is None:
             return self._absent
         outage = self._connector.outage
@@ -204,94 +207,96 @@ class Source:
 
     @property
     def dialect(self) -> Dialect:
-        """That of its brokers, which follows them."""
+        """Return the dialect of its brokers, which follows their upgrades."""
         return self._dialect
 
     @property
     def counts_bytes(self) -> bool:
-        """Offsets and lag of this source are bytes."""
+        """True if offsets and lag of this source are bytes."""
         return not self._dialect.offsets.count_messages
 
     @property
     def trouble(self) -> str:
-        """Why the whole source makes no progress; "": it may."""
+        """Return why the whole source makes no progress, or ""."""
         silent_s = self._connector.silent_s if self._connector is not None else 0.0
         return f"source {self.name}: {self._keeper} silent for {silent_s:.0f} s" if silent_s else ""
 
     @property
     def _keeper(self) -> str:
-        """What keeps the group."""
+        """Return what keeps the group."""
         return "the group's coordinator" if self.options.coordinated else "ZooKeeper"
 
     @property
     def connections(self) -> dict[int, int]:
-        """Number of open connections for fetches to each broker that is fetched from."""
+        """Return the number of open fetch connections to each broker."""
         return self._connector.fetch_connections if self._connector is not None else {}
 
     @property
     def deleted(self) -> Mapping[str, str]:
-        """Topics that were read here and are deleted, with a sentence each; until there are new ones of these names."""
+        """Return deleted topics that were read here, with a sentence each; a new topic of the same name removes the
+        entry."""
         return self._connector.deleted if self._connector is not None else {}
 
     @property
     def rebalances(self) -> int:
-        """Rounds of the group so far, tries included."""
+        """Return the number of rebalances of the group so far, including retries."""
         return self._connector.rounds if self._connector is not None else 0
 
     @property
     def offset_stores(self) -> tuple[StoreStatus, ...]:
-        """Where offsets are committed to, with how many were and were not."""
+        """Return where offsets are committed, with counts of successes and failures."""
         offsets = self._connector.offsets if self._connector is not None else None
         return offsets.stores if offsets is not None else ()
 
     # changes ---------------------------------------------------------------------------------------------------------
 
     def parked(self) -> dict[TopicPartition, Parked]:
-        """Why and where partitions are parked."""
+        """Return why and at which offset partitions are parked."""
         return {} if self._connector is None else self._connector.parked()
 
     def drained(self, tp: TopicPartition) -> bool:
-        """True if nothing of a partition is in flight: where it is parked it stays parked."""
+        """True if nothing of a partition is in flight: a parked partition then stays at its offset."""
         return self._connector is None or self._connector.drained(tp)
 
     def parked_partitions(self) -> list[PartitionStatus]:
-        """The partitions that this member owns and that are parked."""
+        """Return the parked partitions that this member owns."""
         return [] if self._connector is None else self._connector.parked_status()
 
     def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
-        """Fetch a parked partition again.  False: it is not parked, or what came before is still in flight.
+        """Fetch a parked partition again.  Return False if it is not parked, or if messages before are still in flight.
 
-        go_on_at, measure: see ConsumerConnector.unpark.
+        For go_on_at and measure, see ConsumerConnector.unpark.
         """
         return self._connector is not None and self._connector.unpark(tp, go_on_at=go_on_at, measure=measure)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Read on at an offset, in another period of the partition.  Raises ConsumerError."""
+        """Resume reading at an offset, in another period of the partition.  Raises ConsumerError."""
         if self._connector is None:
             raise ConsumerError("it has not begun yet")
         self._connector.seek(tp, offset)
 
     def set_paused(self, paused: Mapping[str | TopicPartition, bool]) -> None:
-        """Pause exactly these topics and partitions; False: one that is read while its topic is paused."""
+        """Pause exactly these topics and partitions; False marks one that is read while its topic is paused."""
         if self._paused != paused:
             self._paused = dict(paused)
             if self._connector is not None and self._joined and not self._connector.closed:
                 self._connector.set_paused(self._paused)
 
     def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
-        """Fetch at most so many bytes at once of each of these partitions, 0: nothing for now."""
+        """Limit the bytes of each fetch of these partitions; 0 fetches nothing for now."""
         if self._connector is not None and self._joined and not self._connector.closed:
             self._connector.throttle(limits)
 
     def change_topics(self, topics: TopicFilter, timeout_s: float) -> bool:
-        """Read other topics from now on.  False: the group has not agreed within that time; it is still tried.  Raises
-        ConsumerError."""
+        """Subscribe to other topics.  Return False if the group did not agree within that time; it keeps trying.
+        Raises ConsumerError."""
         if self._connector is None:
             raise ConsumerError("it has not begun yet")
         return self._connector.change_filter(topics, timeout_s)
 
     def switch_offsets(self, mode: Mode) -> bool:
-        """Keep offsets there from now on; False: they are.  Raises ConsumerError; then nothing has changed."""
+        """Keep offsets in another store from now on.  Return False if it is the current one.  Raises ConsumerError;
+        then nothing has changed."""
         if self._connector is None:
             raise ConsumerError("it has not begun yet")
         offsets = self._connector.offsets
@@ -301,7 +306,8 @@ class Source:
         return True
 
     def _log(self, event: ConsumerEvent) -> None:
-        """Log an event of this source, but for what the start says of every cluster (formats.timestamps_lost)."""
+        """Log an event of this source, except those that the start reports for every cluster
+        (formats.timestamps_lost)."""
         if event.kind == "gap" and event.tp is not None:
             self.gaps[event.tp.topic] = self.gaps.get(event.tp.topic, 0) + event.count
         if event.kind != "release":

@@ -1,12 +1,12 @@
-"""The start of a mirror: its clusters are probed, its sources joined.  Each source starts in a task of its own.
+"""Start of a mirror: probes its clusters, joins its sources.  Each source starts in a task of its own.
 
     target     answers metadata within start.timeout.ms, else StartRefused
     a source   probed -> not the target's cluster -> its offset map is open -> joined -> first assignment
-    run()      returns once every source has its first assignment, or was out of reach for start.timeout.ms while
+    run()      returns once every source has its first assignment, or was unreachable for start.timeout.ms while
                another one runs
 
-A source that is out of reach is tried until it comes.  What is wrong with a configuration refuses the start; found when
-a source comes late, it refuses that source alone: the others flow, and it is tried again, less and less often.
+An unreachable source is retried until it answers.  An error in the configuration refuses the start.  If it is found in
+a source that answers late, it refuses only that source: others flow, and it is retried less and less often.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ T = TypeVar("T")
 
 RETRY_S = 0.5
 LATE_RETRY_S = 10.0  # longest pause between tries of a source that is out of reach for longer than start.timeout.ms
-REFUSED_RETRY_S = 60.0  # longest pause between tries of a source whose configuration cannot be right
-FIRST_ASSIGNMENT_S = 60.0  # READY is not held back for longer: a foreign claim may block one partition for ever
+REFUSED_RETRY_S = 60.0  # longest pause between tries of a source with an invalid configuration
+FIRST_ASSIGNMENT_S = 60.0  # READY waits no longer: a foreign claim may block one partition forever
 OUT_OF_REACH = (Unreachable, ZooKeeperUnreachable, NoBrokers)
 
 
 class StartRefused(Exception):
-    """The mirror cannot start; the text is one sentence, .code the exit code."""
+    """Raised when the mirror cannot start; the text is one sentence, `.code` the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -69,7 +69,8 @@ class StartRefused(Exception):
 
 @dataclass(slots=True)
 class _Start:
-    """A source that starts.  away: why it did not come within start.timeout.ms; assigned_by: READY waits no longer."""
+    """A source that starts.  away: why it did not answer within start.timeout.ms; assigned_by: until then, READY waits
+    for it."""
 
     source: Source
     flow: Flow | None = None
@@ -79,17 +80,17 @@ class _Start:
 
     @property
     def pending(self) -> bool:
-        """READY waits for it."""
+        """True if READY waits for it."""
         if self.joined:
             return not self.source.assigned and now() < self.assigned_by
         return self.away is None
 
 
 class Startup:
-    """Starts the sources of a mirror.
+    """Start of the sources of a mirror.
 
-    flow(source): makes its flow, once its offset map is open.  begun(flow): called before a flow joins, joined(flow)
-    afterwards.
+    flow(source): makes its flow, once its offset map is open.  begun(flow): called before a flow joins; joined(flow):
+    called afterwards.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Startup:
         self._stopping = False
 
     def run(self) -> None:
-        """Until the mirror is ready.  Raises StartRefused."""
+        """Return when the mirror is ready.  Raises StartRefused."""
         self._deadline = now() + self._mirror.start_timeout_ms / 1000
         self._brokers = self._probed_target()
         for start in self._starts:
@@ -139,17 +140,17 @@ class Startup:
             log.warning("%s; the other sources are mirrored, and this one once it comes", sentence, extra=extra)
 
     def change(self, mirror: MirrorOptions) -> None:
-        """Sources that have not joined yet join with these options."""
+        """Apply these options to sources that have not joined yet."""
         self._mirror = mirror
 
     def stop(self) -> None:
-        """No source that has not begun to join joins any more."""
+        """Prevent sources that have not begun to join from joining."""
         self._stopping = True
 
     # the target ------------------------------------------------------------------------------------------------------
 
     def _probed_target(self) -> Mapping[int, Broker]:
-        """The target's brokers.  Raises StartRefused."""
+        """Return the target's brokers.  Raises StartRefused."""
         found = self._within("target", self._probe_target).brokers
         if self._target.zookeeper is not None:
             self._within("target", self._probe_target_zookeeper)
@@ -165,11 +166,12 @@ class Startup:
         return probe_target(self._target.topics.view, self._options, self._target.versions)
 
     def _probe_target_zookeeper(self) -> None:
-        """With new metadata each time: right after a restart that of the brokers may have old addresses."""
+        """Probe with new metadata each time: right after a restart, the brokers' metadata may have old addresses."""
         probe_target_zookeeper(self._options, self._target.topics.view().brokers, CONNECT_S)
 
     def _within(self, who: str, attempt: Callable[[], T]) -> T:
-        """What attempt() returns, retried until the deadline while a cluster is out of reach.  Raises StartRefused."""
+        """Return what attempt() returns, retried until the deadline while a cluster is unreachable.  Raises
+        StartRefused."""
         warned_at: float | None = None
         while True:
             try:
@@ -188,7 +190,8 @@ class Startup:
             sleep(RETRY_S)
 
     def _gave_up(self, who: str, reason: Exception) -> StartRefused:
-        """Brokers that restart are unregistered, or known by an old address, for a moment: that was waited for."""
+        """Return the error after all retries; brokers that restart are unregistered, or have an old address, only for a
+        moment."""
         if isinstance(reason, OtherCluster):
             return StartRefused(exits.CONFIGURATION, f"{who}: {reason}")
         if isinstance(reason, NoBrokers):
@@ -199,8 +202,8 @@ class Startup:
     # a source --------------------------------------------------------------------------------------------------------
 
     def _start(self, start: _Start) -> None:
-        """Until the source is joined, or the mirror stops."""
-        source, began, pause_s, said = start.source, now(), RETRY_S, ""  # said: what was logged last
+        """Start a source, retrying until it is joined or the mirror stops."""
+        source, began, pause_s, said = start.source, now(), RETRY_S, ""  # said: last logged reason
         while not self._stopping:
             try:
                 self._attempt(start)
@@ -210,7 +213,7 @@ class Startup:
                     start.away = self._gave_up(f"source {source.name}", away)
                 longest_s = RETRY_S if start.away is None else LATE_RETRY_S
                 level, text = logging.WARNING, f"source {source.name}: {away}; trying again"
-                about = "out-of-reach"  # once, however the reason changes: its newest is in the status
+                about = "out-of-reach"  # logged once, however the reason changes: the status shows the latest
             except ConsumerError as wrong:
                 if self._stopping:
                     return  # its connector was shut down
@@ -238,7 +241,8 @@ class Startup:
             pause_s = min(2 * pause_s, longest_s)
 
     def _attempt(self, start: _Start) -> None:
-        """Raises what is out of reach, and ConsumerError for what is wrong."""
+        """Try to start a source once.  Raises the error if a cluster is unreachable, and ConsumerError if the
+        configuration is wrong."""
         source = start.source
         view = self._probed(source.options.connect_timeout_ms / 1000, source)
         self._open_map(source)
@@ -250,7 +254,7 @@ class Startup:
         joined_with = self._mirror
         start.flow.start(joined_with)
         if self._mirror.topics.registration(1) != joined_with.topics.registration(1):
-            source.change_topics(self._mirror.topics, 0.0)  # they were changed meanwhile
+            source.change_topics(self._mirror.topics, 0.0)  # a reload changed them meanwhile
         start.assigned_by = now() + FIRST_ASSIGNMENT_S
         self._joined(start.flow)
         self._tasks.spawn(f"timestamps-{source.name}", self._warn_of_timestamps, source, list(view.brokers.values()))
@@ -283,7 +287,7 @@ class Startup:
             raise Unreachable(f"offset map: {exc}") from exc
 
     def _warn_of_timestamps(self, source: Source, brokers: Sequence[Broker]) -> None:
-        """In a task of its own: the start does not wait for brokers that do not answer."""
+        """Warn about lost timestamps in a separate task: the start does not wait for brokers that do not answer."""
         for sentence in timestamps_lost([(source.options, brokers)], self._options, list(self._brokers.values())):
             self._warn(sentence)
 

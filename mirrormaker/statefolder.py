@@ -1,10 +1,11 @@
-"""The folders in which a mirror keeps what a restart needs: offset maps, and what an operator set.
+"""Folders in which a mirror keeps state that a restart needs: offset maps, and limits set by an operator.
 
     offset.map.folder, state.folder    given in the configuration
     state.folder         for pauses and throttles that are kept over restarts
-    $STATE_DIRECTORY                   what systemd gives for StateDirectory=
+    $STATE_DIRECTORY                   set by systemd for StateDirectory=
 
-A folder that cannot be written is found before the mirror joins any group: exit 73, and systemd does not try again.
+A folder that cannot be written is found before the mirror joins any group: it exits with 73, and systemd does not
+retry.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ VARIABLE = "STATE_DIRECTORY"
 
 
 class StateFolderUnwritable(Exception):
-    """Nothing can be kept in a folder; the text is a sentence that names it."""
+    """Raised when a folder cannot be written; the text is a sentence that names it."""
 
 
 def state_folder(environ: Mapping[str, str]) -> str:
-    """The folder that systemd gives, its first where there are several; "": none."""
+    """Return the folder from systemd, its first if there are several, or ""."""
     return environ.get(VARIABLE, "").partition(":")[0]
 
 
 def folders(mirror: MirrorOptions, environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """The folders that this mirror will write, each with the name of what says so."""
+    """Yield the folders that this mirror will write, each with the name of its setting."""
     if mirror.map_folder and not mirror.map_topic:
         yield "offset.map.folder", Path(mirror.map_folder)
     if mirror.state_folder:

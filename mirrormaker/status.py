@@ -2,13 +2,13 @@
 
     41,200 msg/s, 4.1 MB/s, lag 1,204, in flight 3.1 MB, 12 partitions; parked 1: orders/3: ...; waiting 1: news: ...
 
-Where partitions that wait hold much of the memory, the line names them: "memory: 48.0 of 67.1 MB wait: news 48.0 MB".
+If waiting partitions hold much of the memory, the line names them: "memory: 48.0 of 67.1 MB wait: news 48.0 MB".
 
-Where a source counts offsets in bytes (0.7) so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" beside others.
-On a terminal the line is rewritten in place and log lines go above it; elsewhere it is a log line now and then.
+If a source counts offsets in bytes (0.7), so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" with other sources. On
+a terminal the line is rewritten in place below the log lines; otherwise it is logged periodically.
 
-    Snapshot         a report as far as the line needs it   status_line   the line between two snapshots
-    StatusReporter   shows the line now and then            StatusLine    a terminal that keeps a line below its log
+    Snapshot         the part of a report that the line needs   status_line   formats the line between two snapshots
+    StatusReporter   shows the line periodically                StatusLine    a terminal that keeps a line below its log
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from mirrormaker.systemd import Systemd
 log = logging.getLogger(__name__)
 
 POLL_S = 0.5
-MOST_POLL_S = 3.0  # a rate is over ten seconds
-OBSERVE_SHARE = 100  # times what counting takes: with thousands of busy partitions it is done less often
-WAITING_SHARE = 4  # memory is in the line once partitions that wait hold this part of it
-MAX_REASONS = 3  # parked or waiting ones named in the line; the log has each when it happens
+MOST_POLL_S = 3.0  # rates are averaged over ten seconds
+OBSERVE_SHARE = 100  # pause between counts, as a multiple of their duration: busy mirrors count less often
+WAITING_SHARE = 4  # the line mentions memory once waiting partitions hold a quarter of it
+MAX_REASONS = 3  # parked or waiting names in the line; the log has all of them
 
 
 class Blocked(NamedTuple):
-    """A partition or topic that makes no progress, and the sentence why."""
+    """Partition or topic that makes no progress, with the reason as a sentence."""
 
     name: str
     reason: str
@@ -55,34 +55,34 @@ NONE_LIMITED = Limited(0, ())
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The mirror at one moment.  messages and bytes: totals that the target acknowledged.
+    """State of the mirror at one moment.  messages and bytes: totals that the target acknowledged.
 
-    lag: in messages, of the sources that count so; None: not known yet, of any source.  lag_bytes: of those that count
-    bytes; None: there are none.
+    lag: in messages, for the sources that count messages; None while it is unknown for any source.  lag_bytes: for
+    those that count bytes; None if there are none.
     """
 
-    at: float  # seconds of a monotonic clock
+    at: float  # time of a monotonic clock
     messages: int = 0
     bytes: int = 0
     lag: int | None = None
     lag_bytes: int | None = None
     in_flight_bytes: int = 0
     owned: int = 0
-    stalled: Limited = NONE_LIMITED  # lag, and nothing is acknowledged
+    stalled: Limited = NONE_LIMITED  # partitions that lag without acknowledgements
     parked: tuple[Blocked, ...] = ()
     waiting: tuple[Blocked, ...] = ()
     paused: Limited = NONE_LIMITED
     throttled: Limited = NONE_LIMITED
-    memory: tuple[str, ...] = ()  # what holds much of it and waits, a clause a source
-    trouble: str = ""  # what is out of reach: a ZooKeeper that does not answer, a broker that refuses connections
+    memory: tuple[str, ...] = ()  # waiting partitions that hold much of it, a clause per source
+    trouble: str = ""  # what is unreachable: a silent ZooKeeper, a broker that refuses connections
     dropped: int = 0  # messages that a handler dropped since the start
-    dropped_by: tuple[str, ...] = ()  # its option; both where a reload named another one
+    dropped_by: tuple[str, ...] = ()  # the handler's option; both if a reload changed it
     left_out: int = 0  # messages that policies left out of the target since the start
-    without: tuple[tuple[str, int], ...] = ()  # fields, and messages that the target has without them
+    without: tuple[tuple[str, int], ...] = ()  # fields, with the number of messages that lost them
 
 
 def snapshot_of(report: MirrorReport, at: float) -> Snapshot:
-    """What a report says at a moment of a monotonic clock."""
+    """Return the part of a report that the line needs, at a time of a monotonic clock."""
     sources, partitions = report.sources, report.partitions
     in_bytes = any(source.lag_unit == "bytes" for source in sources)
     lags = {unit: sum(row.lag or 0 for row in partitions if row.lag_unit == unit) for unit in ("messages", "bytes")}
@@ -126,7 +126,7 @@ def _without(report: MirrorReport) -> tuple[tuple[str, int], ...]:
 
 
 def _memory(source: SourceReport, named: bool) -> str:
-    """What waits and holds much of a source's memory; "": it is not much."""
+    """Return a clause about waiting partitions that hold much of a source's memory, or ""."""
     waits = sum(source.waiting_bytes.values())
     if not waits or waits * WAITING_SHARE < source.max_bytes:
         return ""
@@ -135,7 +135,7 @@ def _memory(source: SourceReport, named: bool) -> str:
 
 
 def _waiting_topics(source: SourceReport) -> str:
-    """The topics that wait and hold memory, the largest first: news 48.0 MB, logs 1.2 MB."""
+    """Return the waiting topics that hold memory, the largest first: news 48.0 MB, logs 1.2 MB."""
     rows = sorted(source.waiting_bytes.items(), key=lambda row: -row[1])
     return _few([f"{topic} {nbytes / 1e6:,.1f} MB" for topic, nbytes in rows])
 
@@ -145,7 +145,7 @@ def _name(row: PartitionReport) -> str:
 
 
 def _limited(partitions: Sequence[PartitionReport], state: str) -> Limited:
-    """The partitions in a state, by topic where all owned ones of the topic are in it."""
+    """Return the partitions in a state; a topic replaces its partitions if all owned ones are in it."""
     limited = [row for row in partitions if row.state == state]
     whole = {row.topic for row in limited} - {row.topic for row in partitions if row.state != state}
     return Limited(
@@ -154,7 +154,7 @@ def _limited(partitions: Sequence[PartitionReport], state: str) -> Limited:
 
 
 def status_line(before: Snapshot, this: Snapshot) -> str:
-    """The line; rates are those between the two snapshots."""
+    """Return the status line; its rates cover the time between the two snapshots."""
     seconds = max(this.at - before.at, 1e-9)
     rate = (this.messages - before.messages) / seconds
     megabytes = (this.bytes - before.bytes) / seconds / 1e6
@@ -200,9 +200,9 @@ def _few(names: Sequence[str], between: str = ", ") -> str:
 
 
 class StatusLine:
-    """A stream for log lines that keeps one line below them.  Where the stream is no terminal, nothing is rewritten.
+    """Stream for log lines that keeps one line below them on a terminal.
 
-    shared: another process keeps its line there; log lines take its place until it is shown again.
+    shared: another process keeps its line there; log lines replace that line until it is shown again.
     """
 
     def __init__(self, stream: TextIO, columns: int = 120, shared: bool = False) -> None:
@@ -211,12 +211,12 @@ class StatusLine:
         self.rewrites = stream.isatty() and not shared
         self._columns = columns
         self._shown = ""
-        self.fileno = stream.fileno  # the journal is recognised by it
+        self.fileno = stream.fileno  # log setup recognises the journal by it
 
     def show(self, line: str) -> None:
-        """Put the line at the bottom of the terminal, in place of the one before.
+        """Put the line at the bottom of the terminal, in place of the previous one.
 
-        Where the terminal is gone (EIO) the mirror goes on without it; SIGHUP, which mostly comes with that, is a stop.
+        If the terminal is gone (EIO) the mirror continues without it; SIGHUP, which usually follows, stops the mirror.
         """
         line = printable(line, keep="")
         self._shown = line if len(line) < self._columns else line[: self._columns - 2] + "…"
@@ -225,7 +225,7 @@ class StatusLine:
             self._stream.flush()
 
     def write(self, text: str) -> int:
-        """Whole log lines; the status line moves down."""
+        """Write whole log lines; the status line moves down."""
         self._stream.write(f"\r\x1b[K{text}{self._shown}" if self._shown or self._clears else text)
         return len(text)
 
@@ -234,14 +234,14 @@ class StatusLine:
 
 
 class Reporting(Protocol):
-    """Makes reports: Reporter, or the supervisor of several workers."""
+    """Builder of reports: Reporter, or the supervisor of several workers."""
 
     def report(self) -> MirrorReport: ...
     def observe(self) -> object: ...
 
 
 class StatusReporter:
-    """Shows the status line of a mirror in its log or on its terminal, and to systemd.  quiet: only to systemd."""
+    """Shows a mirror's status line in its log or on its terminal, and to systemd.  quiet: only to systemd."""
 
     def __init__(
         self, reporter: Reporting, *, terminal: StatusLine, systemd: Systemd, interval_s: float, quiet: bool = False
@@ -257,12 +257,12 @@ class StatusReporter:
         return snapshot_of(self._reporter.report(), now())
 
     def line(self) -> str:
-        """The status line since the last one."""
+        """Return the status line for the time since the last one."""
         before, self._before = self._before, self._snapshot()
         return status_line(before, self._before)
 
     def run(self) -> None:
-        """A line each interval: on the terminal in place, else in the log; and to systemd."""
+        """Show a line each interval: on the terminal in place, else in the log; and to systemd."""
         while True:
             shown_at = now()
             poll_s = POLL_S

@@ -1,13 +1,13 @@
-"""Notification of systemd (sd_notify): one datagram to the socket it names.  No library, nothing outside systemd.
+"""Notification of systemd (sd_notify): one datagram to the socket in $NOTIFY_SOCKET.  Needs no library.
 
-READY=1     once the sessions stand, the first assignment is made and the target answered metadata
-RELOADING=1 the configuration is read again; MONOTONIC_USEC says since when, and READY=1 ends it
+READY=1     once the sessions are open, the first assignment is made and the target answered metadata
+RELOADING=1 the configuration is read again; MONOTONIC_USEC gives the start, and READY=1 ends it
 STATUS=     one line for `systemctl status`, with the mirror's name in front
 STOPPING=1  the drain begins; EXTEND_TIMEOUT_USEC while it lasts
 WATCHDOG=1  only while the program makes progress: a ping from a bare timer would hide a dead pipeline
 
-systemd may not take a datagram (its queue is full).  The next status or ping makes up for a lost one; READY, RELOADING
-and STOPPING are sent again until they are taken: without READY systemd would kill a mirror that copies.
+systemd may not accept a datagram (its queue is full).  The next status or ping replaces a lost one; READY, RELOADING
+and STOPPING are repeated until they are accepted: without READY systemd would kill a mirror that copies.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STALL_S = 120.0  # longest time partitions may lag without moving, where nothing outside is the reason
-PINGS_PER_LIMIT = 12  # a stall of up to eleven twelfths of the limit ends before it, whenever it begins
+STALL_S = 120.0  # longest time partitions may lag without progress, unless an outside cause explains it
+PINGS_PER_LIMIT = 12  # stalls shorter than eleven twelfths of the limit never miss it, whenever they begin
 STALLED = {"event": "stalled"}  # of log lines
 
 
 class Systemd:
-    """The manager that started us.  Without $NOTIFY_SOCKET every call does nothing.  name: of the mirror."""
+    """Service manager that started us.  Without $NOTIFY_SOCKET every call does nothing.  name: the mirror's name."""
 
     def __init__(self, environ: Mapping[str, str], pid: int, name: str = "") -> None:
         self._name = f"{name}: " if name else ""
         self._address = address(environ.get("NOTIFY_SOCKET", ""))
         self._socket: socket.socket | None = None
-        self._not_taken: dict[str, str] = {}  # states that systemd has not taken, in order, with their datagrams
+        self._not_taken: dict[str, str] = {}  # states that systemd has not accepted, in order, with their datagrams
         self.watchdog_s = watchdog_s(environ, pid)
         if self._address is not None:
             with suppress(OSError):
@@ -52,7 +52,7 @@ class Systemd:
         self._enter("READY=1", self._line(status))
 
     def reloading(self) -> None:
-        """A reload has begun; ready() ends it.  systemd 253 and later wait for ever without the time."""
+        """Report that a reload has begun; ready() ends it.  systemd 253 and later wait forever without the time."""
         self._enter("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", self._line("reloading"))
 
     def status(self, status: str) -> None:
@@ -60,7 +60,7 @@ class Systemd:
         self._notify(self._line(status))
 
     def stopping(self, extend_s: float) -> None:
-        """The drain has begun and may take this long."""
+        """Report that the drain has begun and may take this long."""
         self._not_taken.clear()
         self._enter("STOPPING=1", self._line("draining"), f"EXTEND_TIMEOUT_USEC={int(extend_s * 1_000_000)}")
 
@@ -68,7 +68,7 @@ class Systemd:
         self._notify("WATCHDOG=1")
 
     def repeat(self) -> None:
-        """Send the states again that systemd has not taken, in order; to be called now and then."""
+        """Repeat the states that systemd has not accepted, in order; call it regularly."""
         for state, text in list(self._not_taken.items()):
             if not self._notify(text):
                 return
@@ -83,12 +83,12 @@ class Systemd:
         self.repeat()
 
     def _notify(self, text: str) -> bool:
-        """Send a datagram; False if systemd did not take it, which must not stop a mirror."""
+        """Send a datagram; return False if systemd did not accept it, which must not stop a mirror."""
         if self._address is None:
             return True
         try:
             self._open().sendto(text.encode(), self._address)
-        except OSError:  # its queue is full, nothing listens there, or there was no descriptor yet
+        except OSError:  # its queue is full, nothing listens, or no descriptor was free
             return False
         return True
 
@@ -102,14 +102,15 @@ class Systemd:
 
 
 def address(named: str) -> str | None:
-    """The address of $NOTIFY_SOCKET: a path, or an abstract name that begins with @."""
+    """Return the address in $NOTIFY_SOCKET: a path, or an abstract name that begins with @."""
     if not named.startswith(("/", "@")):
         return None
     return "\0" + named[1:] if named.startswith("@") else named
 
 
 def watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
-    """Seconds within which systemd wants a sign of life, or None; $WATCHDOG_PID says which process it means."""
+    """Return the seconds within which systemd expects a ping, or None; $WATCHDOG_PID names the process it expects it
+    from."""
     usec = decimal_int(environ.get("WATCHDOG_USEC", ""), least=1)
     meant = environ.get("WATCHDOG_PID", str(pid))
     return usec / 1_000_000 if usec is not None and meant == str(pid) else None
@@ -120,9 +121,9 @@ def one_line(text: str) -> str:
 
 
 class Watchdog:
-    """Pings systemd while the event loop runs and partitions move, or have an outside reason not to.
+    """Pings systemd while the event loop runs and partitions progress, or an outside cause stops them.
 
-    A loop that could not run sends no pings meanwhile; once it runs again it sends one at once: its timer is long due.
+    A blocked loop sends no pings; once it runs again it sends one at once, because its timer is overdue.
     """
 
     def __init__(self, systemd: Systemd, flows: Sequence[Flow]) -> None:
@@ -132,7 +133,7 @@ class Watchdog:
         self._positions: dict[str, dict[TopicPartition, object]] = {}
 
     def run(self, limit_s: float) -> None:
-        """limit_s: what systemd waits for a ping."""
+        """Ping until stopped.  limit_s: the interval within which systemd expects a ping."""
         while True:
             sleep(limit_s / PINGS_PER_LIMIT)
             if stalled := self.stalled(now()):
@@ -146,10 +147,10 @@ class Watchdog:
                 self._systemd.alive()
 
     def stalled(self, at: float) -> list[str]:
-        """Sources with a lag that could shrink and has not for STALL_S, where neither the target, nor their
-        ZooKeeper, nor a missing leader or topic is the reason.
+        """Return sources with a lag that could shrink but did not for STALL_S, although neither the target, nor their
+        ZooKeeper, nor a missing leader or topic explains it.
 
-        The trouble of one source is no excuse for another.
+        Trouble of one source does not excuse another.
         """
         for flow in self._flows:
             same = self._unmoved(flow)
@@ -159,7 +160,7 @@ class Watchdog:
         return [name for name, moved_at in self._moved_at.items() if at - moved_at > STALL_S]
 
     def _unmoved(self, flow: Flow) -> list[TopicPartition]:
-        """Partitions of a flow that lag and stand where they were before; remembers where they are now."""
+        """Return partitions of a flow that lag and are still at their last offset; remember their current offsets."""
         waiting, before = flow.waiting, self._positions.get(flow.name, {})
         positions: dict[TopicPartition, object] = {
             row.tp: (row.position, row.done)

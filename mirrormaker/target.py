@@ -1,10 +1,10 @@
-"""The target cluster of a mirror: its topics, and the senders of parts to their partitions.
+"""Target cluster of a mirror: its topics, and the senders of parts to their partitions.
 
-Each source has a sender with connections of its own: a fence cuts what is in flight for its source alone, and a source
-with much to send takes no turn from the others.  A source partition goes through one sender, which keeps its order.
+Each source has a sender with its own connections: a fence cuts what is in flight for its source alone, and a source
+with much to send does not delay the others.  A source partition goes through one sender, which keeps its order.
 
-brokers describe themselves     they are asked (metadata.broker.list), topics and sender by links of their own
-they do not (0.7)               their ZooKeeper is (target.zookeeper.connect), and watched
+brokers with metadata requests   the brokers are asked (metadata.broker.list); topics and sender have separate links
+brokers without them (0.7)       their ZooKeeper is read (target.zookeeper.connect) and watched
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ log = logging.getLogger(__name__)
 
 
 class Transactions(Protocol):
-    """The transactions of one source's partitions (mirrormaker.exactlyonce)."""
+    """Transactions of one source's partitions (mirrormaker.exactlyonce)."""
 
     def fence(self) -> None: ...
     def flush(self) -> None: ...
 
 
 class SharedMetadata:
-    """Metadata for many senders, one reader at a time: a thousand of them would open as many connections."""
+    """Metadata shared by many senders, with one reader at a time: a thousand readers would open as many connections."""
 
     def __init__(self, source: MetadataSource) -> None:
         self._source = source
@@ -60,20 +60,20 @@ class SharedMetadata:
         return self._source.dialect
 
     def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
-        """As MetadataSource."""
+        """Read metadata as a MetadataSource does."""
         with self._lock:
             self._view = self._source.read(topics, create)
         return self._view
 
     def brokers(self) -> list[Broker]:
-        """Brokers as they were seen last.  Raises Unreachable when none has ever answered."""
+        """Return the brokers as last seen.  Raises Unreachable if none has ever answered."""
         return list((self._view or self.read(None)).brokers.values())
 
 
 class Target:
-    """A target while it is mirrored into.
+    """Target of a running mirror.
 
-    zookeeper: opens the target's ZooKeeper for a moment, where brokers describe themselves and it is given.
+    zookeeper: opens a short session with the target's ZooKeeper, if the brokers answer metadata and it is given.
     created(topic): see producer.outcomes.Outcomes.
     """
 
@@ -84,10 +84,10 @@ class Target:
         self.zookeeper: Callable[[], AbstractContextManager[Any]] | None = None
         self.topics: Topics
         self._senders: dict[str, Sender] = {}  # by source
-        self.transactions: dict[str, Transactions] = {}  # by source, where it is copied exactly once
+        self.transactions: dict[str, Transactions] = {}  # by source, for sources copied exactly once
         self._transactional: dict[Sender, None] = {}
-        self._shared: SharedMetadata | None = None  # of these
-        self._retired = Counters()  # of senders that are closed
+        self._shared: SharedMetadata | None = None  # shared by their senders
+        self._retired = Counters()  # counts of closed senders
         self.writers: dict[str, str] = {}  # of target topics that must have no other: SOURCE/TOPIC
         self._sessions: list[ZookeeperSource] = []
         self._links: list[Links] = []
@@ -116,7 +116,7 @@ class Target:
     # senders ---------------------------------------------------------------------------------------------------------
 
     def sender_of(self, source: str) -> Sender:
-        """The sender of a source, which is made at the first call."""
+        """Return the sender of a source; the first call creates it."""
         if source not in self._senders:
             made = self._by_own_metadata() if self.dialect.describes_itself else self._by_zookeeper()
             self._senders[source] = made
@@ -124,11 +124,11 @@ class Target:
 
     @property
     def senders(self) -> Mapping[str, Sender]:
-        """Those that were asked for so far, by source."""
+        """Return the senders created so far, by source."""
         return self._senders
 
     def fence(self, source: str) -> None:
-        """A source's lease is over: its parts leave the queue, and what is in flight for it is cut off."""
+        """Drop the queued parts of a source whose lease is over, and cut off what is in flight for it."""
         sender = self.sender_of(source)
         sender.drop(lambda part, ticket: not ticket.may_send())
         sender.close_links()
@@ -136,20 +136,20 @@ class Target:
             self.transactions[source].fence()
 
     def flush(self) -> None:
-        """Let no batch linger any more."""
+        """Send batches at once, without lingering."""
         for sender in self._senders.values():
             sender.flush(0.0)
         for transactions in self.transactions.values():
             transactions.flush()
 
     def transactional_sender(self, sequences: Sequences, transactional_id: str) -> Sender:
-        """A sender of its own for one transactional id; retire() ends it."""
+        """Return a separate sender for one transactional id; retire() ends it."""
         made = self._by_metadata(self._shared_metadata(), sequences, transactional_id)
         self._transactional[made] = None
         return made
 
     def coordinators(self) -> Coordinators:
-        """Coordinators of transactional ids and groups there."""
+        """Return the coordinators of transactional ids and groups in the target."""
         return Coordinators(self._shared_metadata().brokers, self._links_until_close(), self.dialect)
 
     def _shared_metadata(self) -> SharedMetadata:
@@ -158,14 +158,14 @@ class Target:
         return self._shared
 
     def retire(self, sender: Sender) -> None:
-        """End a sender of a transactional id; what it counted stays counted."""
+        """End the sender of a transactional id; its counts are kept."""
         self._transactional.pop(sender, None)
         self._retired.messages += sender.counters.messages
         self._retired.bytes += sender.counters.bytes
         sender.close(0.0)
 
     def close_senders(self) -> int:
-        """End all senders at once; the number of parts left, whose tickets are not called."""
+        """End all senders at once; return the number of unsent parts, whose tickets are not called."""
         left: list[int] = []
         closing = [
             self._tasks.spawn(f"close-{source}", lambda sender: left.append(sender.close(0.0)), sender)
@@ -177,17 +177,17 @@ class Target:
 
     @property
     def messages(self) -> int:
-        """Messages that the target acknowledged since the start."""
+        """Return the number of messages that the target acknowledged since the start."""
         return self._retired.messages + sum(sender.counters.messages for sender in self._all())
 
     @property
     def bytes(self) -> int:
-        """Bytes that the target acknowledged since the start."""
+        """Return the number of bytes that the target acknowledged since the start."""
         return self._retired.bytes + sum(sender.counters.bytes for sender in self._all())
 
     @property
     def bytes_pending(self) -> int:
-        """Bytes of parts that are not acknowledged, those in flight included."""
+        """Return the bytes of parts that are not acknowledged, including those in flight."""
         return sum(sender.bytes_pending for sender in self._all())
 
     def _all(self) -> Iterator[Sender]:
@@ -196,20 +196,20 @@ class Target:
 
     @property
     def outage(self) -> str:
-        """The brokers that parts of any source wait for, with reason and time; "": none."""
+        """Return the brokers that parts of any source wait for, with reason and time, or ""."""
         return self._reports.summary(now())
 
     # connections -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the sessions with the target's ZooKeeper, and the connections for metadata."""
+        """Close the sessions with the target's ZooKeeper, and the connections for metadata."""
         for session in self._sessions:
             session.close()
         for links in self._links:
             links.close()
 
     def links(self) -> Links:
-        """Connections of their own to the brokers."""
+        """Return new connections to the brokers."""
         asking = self.versions.connect(self.options.kafka_security.connect(connect))
         return Links(self.options.client_id or "mirrormaker", asking, self.options.request_timeout_ms)
 
@@ -218,11 +218,11 @@ class Target:
         return self._links[-1]
 
     def metadata(self, links: Links) -> MetadataSource:
-        """Metadata of brokers that describe themselves, by these connections."""
+        """Return metadata of brokers that answer metadata requests, over these connections."""
         return MetadataSource(self.options.brokers, self.dialect, links)
 
     def client(self, links: Links) -> KafkaClient:
-        """A client of brokers that describe themselves, by these connections."""
+        """Return a client of brokers that answer metadata requests, over these connections."""
         return KafkaClient.of_brokers(self.options.brokers, links, self.dialect)
 
     def _by_own_metadata(self) -> Sender:
@@ -247,7 +247,7 @@ class Target:
         session = self._session()
         made = Sender(
             session,
-            replace(self.options, confirm=BY_OFFSETS),  # only what is confirmed may be committed
+            replace(self.options, confirm=BY_OFFSETS),  # only confirmed messages may be committed
             self._tasks,
             events=_log_event,
             by_name=True,

@@ -1,12 +1,12 @@
-"""Throttle of a flow: what may come in a second, of a topic or of all of it.
+"""Throttle of a flow: how much may come in per second, for a topic or the whole flow.
 
-A budget may go into debt by a set: then nothing more is fetched of its partitions until the debt is paid, and what is
-fetched already flows on, so that no byte crosses the line twice.  After that a few partitions at a time may be fetched
-again, those that had their turn longest ago first, each a part of a second's worth.  Partitions of other topics, and
-what an operator paused, are not touched.
+A set may put a budget into debt: then its partitions are not fetched until the debt is paid.  Sets that are fetched
+already continue, so that no byte is transferred twice.  Afterwards a few partitions at a time may be fetched again, the
+longest waiting ones first, each for a part of a second's rate.  Partitions of other topics, and those that an operator
+paused, are not affected.
 
     Budget         tokens of one limit, with debt       pure
-    FlowThrottle   the budgets of a flow                gives fetch limits to `apply`, at each tick and at each debt
+    FlowThrottle   the budgets of a flow                passes fetch limits to `apply`, at each tick and at each debt
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.intake import bytes_in, messages_in
 
 TICK_S = 0.05
-SLICE_S = 0.25  # of the rate: what is asked for of the partitions that are open at once
-BURST_S = 1.0  # of the rate: what may be saved up while nothing comes
+SLICE_S = 0.25  # seconds of the rate: fetch size for the partitions that are open at once
+BURST_S = 1.0  # seconds of the rate that may be saved up while nothing comes
 MIN_FETCH_BYTES = 65536
-SHOWN_S = 3.0  # a partition is shown as throttled so long after its last debt
+SHOWN_S = 3.0  # how long after its last debt a partition is shown as throttled
 
 
 class Budget:
-    """per_s: of bytes or messages.  It begins empty."""
+    """Budget of bytes or messages; it grows by per_s and begins empty."""
 
     __slots__ = ("_at", "_tokens", "debt_at", "per_s")
 
     def __init__(self, per_s: float, at: float) -> None:
         self.per_s = per_s
-        self.debt_at = float("-inf")  # when it was in debt last
+        self.debt_at = float("-inf")  # when it was last in debt
         self._tokens = 0.0
         self._at = at
 
@@ -57,8 +57,8 @@ class _Limit:
         self.messages = Budget(messages_per_s, at) if messages_per_s is not None else None
         self.rates = (bytes_per_s, messages_per_s)
         self.open: set[TopicPartition] = set()
-        self._turns: dict[TopicPartition, None] = {}  # who was open longest ago comes first
-        self._message_bytes = 0.0  # an average, of the last sets
+        self._turns: dict[TopicPartition, None] = {}  # longest waiting first
+        self._message_bytes = 0.0  # average of the last sets
 
     def spend(self, nbytes: int, messages: int, at: float) -> None:
         if messages:
@@ -71,14 +71,14 @@ class _Limit:
 
     def in_debt(self, at: float) -> bool:
         debts = [budget.in_debt(at) for budget in (self.bytes, self.messages) if budget is not None]
-        return any(debts)  # each is asked: it notes when
+        return any(debts)  # a list, because each call records the time
 
     @property
     def debt_at(self) -> float:
         return max(budget.debt_at for budget in (self.bytes, self.messages) if budget is not None)
 
     def fetch_bytes(self) -> int:
-        """How much may be asked for of one partition at a time."""
+        """Return how many bytes to fetch from one partition at a time."""
         return max(MIN_FETCH_BYTES, int(SLICE_S * self._bytes_per_s()))
 
     def _bytes_per_s(self) -> float:
@@ -88,7 +88,7 @@ class _Limit:
         return min(rates)
 
     def turn(self, partitions: Collection[TopicPartition], at: float) -> None:
-        """Close all in debt; else open the next few."""
+        """Close all partitions during a debt; otherwise open the next few."""
         if self.in_debt(at):
             self.open.clear()
             return
@@ -100,14 +100,14 @@ class _Limit:
         count = max(1, int(SLICE_S * self._bytes_per_s() / self.fetch_bytes()))
         for tp in [tp for tp in self._turns if tp not in self.open][:count]:
             self.open.add(tp)
-            self._turns[tp] = self._turns.pop(tp)  # the next time it is the last
+            self._turns[tp] = self._turns.pop(tp)  # move it to the end
 
 
 class FlowThrottle:
-    """The limits of one flow, by topic ("": all of it).
+    """Limits of one flow, by topic ("": the whole flow).
 
-    apply(limits) makes the consumer fetch at most so many bytes at once of each of these partitions, 0: nothing for
-    now, and all others as it likes.
+    apply(limits) makes the consumer limit the bytes of each fetch of these partitions (0: fetch nothing for now), and
+    fetch all others without limits.
     """
 
     def __init__(self, apply: Callable[[Mapping[TopicPartition, int]], object]) -> None:
@@ -117,7 +117,7 @@ class FlowThrottle:
         self._owned: dict[TopicPartition, None] = {}
 
     def keep(self, rates: Mapping[str, tuple[float | None, float | None]], at: float) -> None:
-        """Exactly these limits from now on: bytes and messages per second, by topic.  One that stays keeps its debt."""
+        """Replace the limits: bytes and messages per second, by topic.  A limit that stays keeps its debt."""
         before, self._limits = self._limits, {}
         for topic, (bytes_per_s, messages_per_s) in rates.items():
             known = before.get(topic)
@@ -129,11 +129,11 @@ class FlowThrottle:
         return bool(self._limits or self._applied)
 
     def own(self, owned: Collection[TopicPartition]) -> None:
-        """The partitions that the flow has now."""
+        """Set the partitions that the flow owns now."""
         self._owned = dict.fromkeys(owned)
 
     def count(self, fetched: MessageSet, at: float) -> None:
-        """A set came in."""
+        """Count a set that came in."""
         if not self._limits:
             return
         self._owned.setdefault(fetched.tp)
@@ -144,13 +144,13 @@ class FlowThrottle:
                 self._renew()
 
     def tick(self, at: float) -> None:
-        """Called every TICK_S while there is a limit."""
+        """Adjust the fetch limits; called every TICK_S while there is a limit."""
         for topic, limit in self._limits.items():
             limit.turn([tp for tp in self._owned if topic in ("", tp.topic)], at)
         self._renew()
 
     def limiting(self, topic: str, at: float) -> str | None:
-        """Which limit holds a topic back at present: the topic or "", and None where none does."""
+        """Return which limit throttles a topic at present: the topic or "", or None."""
         for key in (topic, ""):
             if key in self._limits and at - self._limits[key].debt_at < SHOWN_S:
                 return key

@@ -1,8 +1,8 @@
-"""Limits of what a mirror creates at its target: partitions of a topic and in all, new topics a minute.  Pure.
+"""Limits on what a mirror creates in its target: partitions of a topic and in total, new topics per minute.  Pure.
 
-How many topics and partitions a source has is said by its ZooKeeper, which strangers may write: a node of 1 MB names
-60,000 partitions.  What would exceed a limit is not created and not grown; it is named, and tried again.  All sources
-share the limit of partitions: who used it up is named, too.  What the mirror creates for itself is never refused.
+The source's ZooKeeper says how many topics and partitions it has, and strangers may write there: a node of 1 MB names
+60,000 partitions.  A topic that would exceed a limit is not created or grown; it is reported and retried.  All sources
+share the limit of partitions: the report names who used it up.  The mirror's own topics are never refused.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ USERS = 3  # sources in a sentence
 
 
 class TopicLimits(NamedTuple):
-    """of_topic: partitions of a topic.  in_all: partitions that the target may have, whoever created them.  a_minute:
-    topics that one process creates within a minute."""
+    """Limits.  of_topic: partitions of a topic.  in_all: partitions that the target may have, whoever created them.
+    a_minute: topics that one process creates within a minute."""
 
     of_topic: int = 1_000
     in_all: int = 10_000
@@ -28,17 +28,17 @@ class TopicLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A topic that was made or grown.  partitions: that it has since then.  created_at: when it was made, if here.
-    earlier: what holds if that fails.  added: of its partitions, by that."""
+    """A topic that was created or grown.  partitions: its new count.  created_at: when this mirror created it. earlier:
+    the previous entry, restored if that fails.  added: number of partitions added."""
 
     at: float
     partitions: int
     created_at: float = -math.inf
     earlier: _Made | None = None
-    added: int = 0  # partitions, of those
+    added: int = 0  # added partitions
 
     def is_new(self, at: float) -> bool:
-        """True if it was made within the last minute."""
+        """True if it was created within the last minute."""
         return at - self.created_at < MINUTE_S
 
 
@@ -46,7 +46,7 @@ NOTHING = _Made(0.0, 0)
 
 
 class Creations:
-    """What was created and grown within the last minute, and what may be now."""
+    """Record of topics created and grown within the last minute; decides what may be created now."""
 
     def __init__(self, limits: TopicLimits) -> None:
         self._limits = limits
@@ -56,23 +56,23 @@ class Creations:
         self._added: Counter[str] = Counter()  # partitions by source, since the start
 
     def asked(self, topic: str, source: str, ours: bool) -> None:
-        """Take note of the source of a topic, or that the mirror itself asks for it."""
+        """Record the source that a topic is created for, or that the mirror itself needs it."""
         self._sources[topic] = source
         if ours:
             self._ours.add(topic)
 
     @property
     def made(self) -> Collection[str]:
-        """Topics that were made or grown within the last minute."""
+        """Return topics that were created or grown within the last minute."""
         return self._made.keys()
 
     def refusals(
         self, wanted: Mapping[str, int], there: Mapping[str, Sized], at: float, instead: str = "create it yourself"
     ) -> dict[str, str]:
-        """Return why topics must not be made or grown now, a clause for each that must not; the others count as made.
+        """Return a clause for each topic that must not be created or grown now; the others count as created.
 
-        wanted: partitions by topic.  there: the topics of the target with their partitions, as its metadata has them,
-        which may not know yet what was made.  instead: what an operator may do without raising the limit.
+        wanted: partitions by topic.  there: the topics of the target with their partitions from its metadata, which may
+        not include recently created ones yet.  instead: what an operator may do without raising the limit.
         """
         self._forget(at)
         refused: dict[str, str] = {}
@@ -96,7 +96,7 @@ class Creations:
         return refused
 
     def give_back(self, topic: str) -> None:
-        """A topic that may be made, or grown, was not: what was made of it before stays counted."""
+        """Undo the count of a topic that was not created or grown after all; earlier creations stay counted."""
         made = self._made.pop(topic, NOTHING)
         self._added[self._sources.get(topic, "")] -= made.added
         if made.earlier not in (None, NOTHING):
@@ -122,7 +122,7 @@ class Creations:
         return ""
 
     def _users(self) -> str:
-        """Which sources added most since the start, for a sentence; "": none did, the partitions were there."""
+        """Return a clause naming the sources that added most since the start, or "" if none added any."""
         most = [f"{count:,} since the start for source {source}" for source, count in self._added.most_common(USERS)]
         return f"; {', '.join(most)}" if most and self._added.total() else ""
 

@@ -1,18 +1,18 @@
 """Topics of the target cluster: looked up, and created before a request names them.
 
-A Metadata request that names a topic creates it, with the broker's own partition count.  So a topic is looked for
-among all topics (asking for all creates nothing), and a missing one is created with the source's partition count: from
-0.10.1 on by the controller, on request (CreateTopics); before, through the target's ZooKeeper.  Only where neither can
-be had is it named to the broker, whose auto-creation then decides.  Partitions and replication are taken over, and of a
-topic's settings those that target.topic.configs names.
+A Metadata request that names a topic creates it, with the broker's own partition count.  So a topic is looked up among
+all topics (a request for all creates nothing), and a missing one is created with the source's partition count: since
+0.10.1 by a request to the controller (CreateTopics); before, through the target's ZooKeeper.  Only if both are
+unavailable is the topic named to a broker, whose auto-creation then decides.  Partitions and replication are copied,
+and the topic settings in target.topic.configs.
 
-Missing topics are made side by side: what was asked for while others were made goes in one round, up to AT_ONCE of
-them, and each goes on as soon as its own partitions have leaders.
+Missing topics are created together: topics requested while others are created form the next round of up to AT_ONCE, and
+each continues as soon as its own partitions have leaders.
 
-What is created or grown keeps to limits (mirrormaker.topiclimits).  A new topic beyond them waits, and is named; of a
-topic that exists only the partitions beyond them wait.
+Creation and growth keep to limits (mirrormaker.topiclimits).  A new topic beyond them waits, and is reported; of an
+existing topic only the partitions beyond them wait.
 
-At a target of 0.7 ZooKeeper alone says which partitions brokers have.  A topic that no broker has registered is created
+At a target of 0.7 only ZooKeeper knows which partitions brokers have.  A topic that no broker has registered is created
 by the first request to produce to it, on the broker that gets it.  So each live broker is sent an empty set, which
 stores nothing: then all of them register their partitions of the topic, and the first message finds every partition.
 """
@@ -50,34 +50,35 @@ from zkconsumer.errors import ConsumerError
 
 log = logging.getLogger(__name__)
 
-BEING_CREATED = 5  # LeaderNotAvailable: what a 0.8 broker answers while it creates the topic that was named
-UNKNOWN = 3  # what KRaft answers then; and every release, for good, where it is not created
-UNKNOWN_S = 3.0  # so long may 3 mean that the topic is being created; measured: half a second
+BEING_CREATED = 5  # LeaderNotAvailable: the response of a 0.8 broker while it creates the topic
+UNKNOWN = 3  # the response of KRaft then; and of every release, permanently, if the topic is not created
+UNKNOWN_S = 3.0  # how long error 3 may mean that the topic is being created; measured: half a second
 DELETED = "/admin/delete_topics"
-FRESH_S = 1.0  # metadata of all topics serves every topic that is asked for within that time
-REPLICATION = 3  # of a topic whose source has no replicas at all, where the target has so many brokers
-LEADERS_S = 10.0  # how long leaders of a new topic are waited for; the sender would wait as well, but louder
-AT_ONCE = 100  # topics made in one round, or named in one request
-POLL_S = 0.1  # between two looks at the metadata that topics wait for together
-READ_SHARE = 5  # times what reading it takes, where that is more: many partitions are many bytes
-LONGEST_POLL_S = 1.0  # a read that waited for a broker that is away says nothing about bytes
-PURPOSE = "topics"  # of the connections that empty sets are sent on
+FRESH_S = 1.0  # one read of all topics serves every request within that time
+REPLICATION = 3  # if the source has no replicas at all, and the target has so many brokers
+LEADERS_S = 10.0  # longest wait for leaders of a new topic; the sender would wait as well, but log more
+AT_ONCE = 100  # topics created in one round, or named in one request
+POLL_S = 0.1  # interval between metadata reads that waiting topics share
+READ_SHARE = 5  # pause between reads as a multiple of their duration: many partitions are many bytes
+LONGEST_POLL_S = 1.0  # upper bound: a read that waited for a dead broker says nothing about bytes
+PURPOSE = "topics"  # purpose of the connections for empty sets
 GROWN = "target topic %s: grown from %d to %d partitions, as its source has"
 CONTROLLER_AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=10.0)  # an election of a controller
 OUT_OF_REACH = (WireError, ConsumerError, KazooException)  # try again later
 
 
 def made(topic: str) -> dict[str, str]:
-    """The fields of a log line about a target topic that was created."""
+    """Return the fields of a log line about a target topic that was created."""
     return {"event": "topic-created", "topic": topic}
 
 
 class TopicMissing(Exception):
-    """The target topic does not exist and is not created, or gets no partitions; names the topic and what helps."""
+    """Raised when the target topic does not exist and is not created, or cannot grow; names the topic and what
+    helps."""
 
 
 class Topics(Protocol):
-    """The topics of a target."""
+    """Topics of a target."""
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]: ...
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]: ...
@@ -91,20 +92,18 @@ class Wish:
     topic: str
     source: SourceTopic
     settled: bool = False
-    there: int = 0  # partitions that it had already
+    there: int = 0  # partitions it already had
     error: Exception | None = None
     least: int = 1  # partitions that must have leaders
-    partitions: int | None = None  # as ZooKeeper has them; None: as the brokers say
+    partitions: int | None = None  # from ZooKeeper; None: the brokers decide
 
 
 class TargetTopics:
-    """Topics of brokers that describe themselves.
+    """Topics of brokers that answer metadata requests.
 
-    zookeeper() opens the target's ZooKeeper for a while; zookeeper is None: not given.
-    replication 0: the source's, but no more than the target has brokers.
-    admin: makes topics by requests, where the brokers take them.
-    settings: of topics that are made.
-    limits: of what is made.
+    zookeeper() opens a short session with the target's ZooKeeper; None if it is not given. replication 0: the source's,
+    but at most the number of the target's brokers. admin: creates topics by requests, if the brokers accept them.
+    settings: settings of new topics. limits: limits on creation.
     """
 
     def __init__(
@@ -121,30 +120,30 @@ class TargetTopics:
         self._creations = Creations(limits)
         self._admin = admin
         self._settings = settings
-        self._defaults: Mapping[str, str] | None = None  # settings that topics have of the brokers; None: not asked yet
+        self._defaults: Mapping[str, str] | None = None  # topic settings of the brokers; None: not read yet
         self._metadata = metadata
         self._znodes = znodes
         self._zookeeper = zookeeper
         self._replication = replication
-        self._lock = Lock()  # one look, or one change, at a time
+        self._lock = Lock()  # one read or change at a time
         self._view = ClusterView()
         self._seen_at: float | None = None
         self._poll_s = POLL_S
         self._wishes: dict[str, Wish] = {}
-        # Topics that wait to be created by their name, least recently named first; what was said, and when.
+        # Topics waiting to be created by name, the least recently named first, with the last response and its time.
         self._named: dict[str, tuple[ClusterView, float] | None] = {}
-        self._may_be_named: set[str] = set()  # of these, as far as it is decided
+        self._may_be_named: set[str] = set()  # those already allowed by the limits
         self._warned: set[str] = set()
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]:
-        """The partitions of a target topic, which is created where it is missing.
+        """Return the partitions of a target topic, which is created if it is missing.
 
-        Raises TopicMissing; and what ZooKeeper and the brokers raise while they are out of reach: try again then.
+        Raises TopicMissing, and the errors of ZooKeeper and brokers while they are unreachable: try again then.
         """
         self._creations.asked(topic, source.source, source.ours)
         if self._zookeeper is not None or (self._admin is not None and self._admin.creates):
             return range(self._made(topic, source))
-        self._named.setdefault(topic, None)  # before the lock: the request of another may name it
+        self._named.setdefault(topic, None)  # before the lock: another task's request may name it
         try:
             with self._lock:
                 partitions = self._all(FRESH_S).partitions(topic)
@@ -158,9 +157,9 @@ class TargetTopics:
             self._may_be_named.discard(topic)
 
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
-        """Add partitions to a topic until it has so many; the partitions that it has then.
+        """Add partitions to a topic until it has this many, and return its partitions.
 
-        Raises TopicMissing with what hinders, and what ZooKeeper and the brokers raise while they are out of reach.
+        Raises TopicMissing with the reason, and the errors of ZooKeeper and brokers while they are unreachable.
         """
         if self._admin is not None and self._admin.grows:
             return range(self._grown_by_controller(self._admin, topic, partitions))
@@ -185,15 +184,16 @@ class TargetTopics:
         return range(after)
 
     def view(self) -> ClusterView:
-        """All topics and brokers of the target, now."""
+        """Return all topics and brokers of the target, now."""
         with self._lock:
             return self._read()
 
     def _read(self) -> ClusterView:
-        """With the lock held: a view of now; empty while no broker knows of any topic.
+        """Return the current view, with the lock held; empty while no broker knows any topic.
 
-        Brokers of 0.8 without topics list no brokers either, and so do those that have just started.  The topics of the
-        latter are there already: ZooKeeper, and the controller, know them, and a topic that is named is not made again.
+        Brokers of 0.8 without topics list no brokers either, and neither do brokers that have just started.  The topics
+        of the latter exist already: ZooKeeper and the controller know them, so a topic that is named is not created
+        again.
         """
         began = now()
         try:
@@ -205,7 +205,7 @@ class TargetTopics:
         return self._view
 
     def _all(self, fresh_s: float) -> ClusterView:
-        """With the lock held: a view that is not older."""
+        """Return a view that is not older than fresh_s, with the lock held."""
         if self._seen_at is None or now() - self._seen_at > fresh_s:
             return self._read()
         return self._view
@@ -213,7 +213,7 @@ class TargetTopics:
     # a round of new topics -------------------------------------------------------------------------------------------
 
     def _made(self, topic: str, source: SourceTopic) -> int:
-        """Make a topic where it is missing, with the others that are asked for; the count of its partitions."""
+        """Create a topic if it is missing, with others that were requested; return its number of partitions."""
         wish = self._wishes.setdefault(topic, Wish(topic, source))  # before the lock: the round of another may make it
         with self._lock:
             if not wish.settled:
@@ -226,7 +226,7 @@ class TargetTopics:
         return wish.partitions or len(view.partitions(topic)) or source.partitions
 
     def _settle(self, wish: Wish) -> None:
-        """With the lock held: look for a topic and others that are asked for, and make the missing ones."""
+        """Look up a topic and others that were requested, and create the missing ones; with the lock held."""
         others = [other for other in self._wishes.values() if other is not wish]
         missing: list[Wish] = []
         try:
@@ -245,7 +245,7 @@ class TargetTopics:
             self._make(allowed)
 
     def _allowed(self, wishes: Sequence[Wish]) -> list[Wish]:
-        """With the lock held: those that keep to the limits; the others are settled with the reason."""
+        """Return the wishes that keep to the limits, and complete the others with the reason; with the lock held."""
         wanted = {wish.topic: wish.source.partitions for wish in wishes}
         refused = self._creations.refusals(wanted, self._view.topics, now())
         for wish in wishes:
@@ -255,7 +255,7 @@ class TargetTopics:
         return [wish for wish in wishes if wish.topic not in refused]
 
     def _make(self, wishes: Sequence[Wish]) -> None:
-        """With the lock held: each is settled afterwards."""
+        """Create topics and complete their wishes; with the lock held."""
         try:
             if self._admin is not None and self._admin.creates:
                 self._through_controller(self._admin, wishes)
@@ -301,7 +301,7 @@ class TargetTopics:
                 self._say_created(wish.topic, new.partitions, new.replication, new.settings, kept)
 
     def _kept(self, admin: TopicAdmin, source: SourceTopic, settings: Mapping[str, str]) -> str:
-        """How long a topic that was made keeps messages, as the end of a sentence; "" where the brokers do not tell."""
+        """Return how long a new topic keeps messages, as the end of a sentence; "" if the brokers do not say."""
         if not admin.describes:
             return ""
         if self._defaults is None:
@@ -344,7 +344,7 @@ class TargetTopics:
         return max(partitions, len(self._view.partitions(topic)))
 
     def _may_grow(self, topic: str, partitions: int, view: ClusterView) -> None:
-        """Raise TopicMissing where a topic would exceed a limit with so many partitions."""
+        """Raise TopicMissing if a topic would exceed a limit with this many partitions."""
         if len(view.partitions(topic)) >= partitions:
             return
         if why := self._creations.refusals({topic: partitions}, view.topics, now(), "add them yourself").get(topic):
@@ -392,7 +392,7 @@ class TargetTopics:
         return found
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> ClusterView:
-        """Until the brokers' metadata has what ZooKeeper has; past the time the sender waits on."""
+        """Wait until the brokers' metadata matches ZooKeeper; after LEADERS_S, the sender continues to wait."""
         deadline = now() + LEADERS_S
         while True:
             with self._lock:
@@ -427,7 +427,7 @@ class TargetTopics:
             sleep(POLL_S)
 
     def _named_view(self, topic: str) -> ClusterView:
-        """What the brokers say of a topic that is named to them, at most POLL_S ago; others that wait are named too."""
+        """Return the brokers' response about a named topic, at most POLL_S old; other waiting topics are named too."""
         with self._lock:
             known = self._named.get(topic)
             if known is not None and now() - known[1] <= POLL_S:
@@ -441,9 +441,10 @@ class TargetTopics:
             return view
 
     def _within_limits(self, names: Sequence[str]) -> list[str]:
-        """With the lock held: those that may be named, which creates them with the brokers' own partition count.
+        """Return the topics that may be named, with the lock held; naming creates them with the brokers' own partition
+        count.
 
-        Raises TopicMissing where the first of them must not be.
+        Raises TopicMissing if the first of them must not be named.
         """
         undecided = [name for name in names if name not in self._may_be_named and not self._view.partitions(name)]
         if not undecided:
@@ -456,9 +457,8 @@ class TargetTopics:
 
 
 def replicas_of(configured: int, source: int, brokers: int, takes_defaults: bool) -> int:
-    """Return how many replicas a new topic gets: as many as the source has, but no more than the target has brokers; of
-    a source of 0.7, which has none, the target's own default where it `takes_defaults`.
-    """
+    """Return how many replicas a new topic gets: as many as the source has, but no more than the target has brokers.
+    For a source of 0.7, which has no replicas, it is the target's own default if it `takes_defaults`."""
     if not configured and not source and takes_defaults:
         return BROKERS_DEFAULT
     return configured or min(source or REPLICATION, brokers) or 1
@@ -478,12 +478,12 @@ def _not_created(topic: str, why: str) -> TopicMissing:
 
 
 def made_by_brokers(view: ClusterView) -> int:
-    """Return how many partitions brokers of 0.7 make of a new topic, at least: each decides how many it has."""
+    """Return the least number of partitions that brokers of 0.7 create for a new topic: each decides its own."""
     return len(view.brokers)
 
 
 class Registrations(Protocol):
-    """producer.zookeeper.ZookeeperSource."""
+    """Interface of producer.zookeeper.ZookeeperSource."""
 
     @property
     def dialect(self) -> Any: ...
@@ -491,7 +491,7 @@ class Registrations(Protocol):
 
 
 class BrokerTopics:
-    """Topics of brokers that do not describe themselves.  links: for the empty sets.  limits: of what is made."""
+    """Topics of brokers without metadata requests.  links: for the empty sets.  limits: limits on creation."""
 
     def __init__(
         self,
@@ -502,12 +502,12 @@ class BrokerTopics:
         self._creations = Creations(limits)
         self._source = source
         self._links = links
-        self._lock = Lock()  # several streams may meet the same new topic
+        self._lock = Lock()  # several streams may need the same new topic
 
     def prepare(self, topic: str, source: SourceTopic) -> Sequence[PartitionId]:
-        """The partitions of a topic on the live brokers, in order; created where no broker has any.
+        """Return the partitions of a topic on the live brokers, in order; create it if no broker has it.
 
-        Raises TopicMissing; and what ZooKeeper raises while it is out of reach: try again then.
+        Raises TopicMissing, and ZooKeeper's errors while it is unreachable: try again then.
         """
         self._creations.asked(topic, source.source, source.ours)
         with self._lock:
@@ -524,11 +524,11 @@ class BrokerTopics:
             return found
 
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
-        """Raises TopicMissing: how many partitions there are is a setting of each broker of 0.7."""
+        """Raise TopicMissing: a setting of each broker of 0.7 decides the number of partitions."""
         raise TopicMissing(f"target topic {topic} gets no partitions: brokers of 0.7 say themselves how many they have")
 
     def view(self) -> ClusterView:
-        """All topics and brokers of the target, now.  Raises Unreachable, WrongVersion."""
+        """Return all topics and brokers of the target, now.  Raises Unreachable and WrongVersion."""
         try:
             return self._source.read(None)
         except Unreachable:
@@ -555,7 +555,7 @@ class BrokerTopics:
         log.warning("target topic %s: not registered by all brokers within %g s", topic, LEADERS_S)
 
     def _send_nothing(self, broker: Broker, topic: str) -> bool:
-        """An empty set, and a request behind it: once that is answered the broker has handled both."""
+        """Send an empty set and a request behind it: its response shows that the broker has handled both."""
         dialect = self._source.dialect
         tp = TopicPartition(topic, BrokerPartition(broker.id, 0))
         try:

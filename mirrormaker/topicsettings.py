@@ -1,11 +1,11 @@
-"""Settings of a topic that the mirror makes at the target (target.topic.configs): taken over from the source, or fixed.
+"""Settings of topics that the mirror creates in the target (target.topic.configs): copied from the source, or fixed.
 
     retention.ms, cleanup.policy, compression.type=producer
-    NAME          as the source topic has it, where it has it set for itself; else the target's default, also where the
-                  default of the source's brokers is another one: that of retention.ms is logged when a topic is made
-    NAME=VALUE    this one, whatever the source has
+    NAME          the source topic's own setting, if it has one; else the target's default, even if the default of the
+                  source's brokers differs: for retention.ms this is logged when a topic is created
+    NAME=VALUE    this value, whatever the source has
 
-They are given to a topic when it is made, and not changed afterwards.
+A topic gets them when it is created, and they are not changed afterwards.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ EXPECTED = (
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """copied: names of settings that a source topic passes on.  fixed: settings with their values."""
+    """Settings for new topics.  copied: names of settings copied from the source topic.  fixed: settings with their
+    values."""
 
     copied: frozenset[str] = frozenset()
     fixed: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, source: Mapping[str, str]) -> dict[str, str]:
-        """The settings of a target topic; source: those that the source topic has set for itself."""
+        """Return the settings of a target topic.  source: the source topic's own settings."""
         return {**{name: value for name, value in source.items() if name in self.copied}, **self.fixed}
 
     def __str__(self) -> str:
@@ -40,7 +41,8 @@ NO_SETTINGS = TopicSettings()
 
 
 def topic_settings(raw: object) -> TopicSettings:
-    """The value of the option.  In a list, values may have commas (cleanup.policy=compact,delete).  ValueError."""
+    """Return the value of the option.  In a list, values may have commas (cleanup.policy=compact,delete).  Raises
+    ValueError."""
     items = [str(one) for one in raw] if isinstance(raw, list | tuple) else str(raw).split(",")
     copied, fixed = set(), {}
     for item in filter(None, map(str.strip, items)):

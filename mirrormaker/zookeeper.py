@@ -1,4 +1,4 @@
-"""A ZooKeeper session for a moment: to probe a cluster before it is joined, and to create a missing target topic.
+"""Short ZooKeeper session: to probe a cluster before its group is joined, and to create a missing target topic.
 
 No session is kept, so none can be lost.
 """
@@ -30,11 +30,11 @@ GOODBYE_S = 3.0
 
 @contextmanager
 def zookeeper_session(option: str, connect: str, timeout_s: float, access: ZkSecurity = OPEN) -> Iterator[Any]:
-    """A started kazoo client, for as long as the block runs.
+    """Yield a started kazoo client, which is closed after the block.
 
-    option: what the connect string was given as; access: credentials and TLS.
+    option: the option with the connect string; access: credentials and TLS.
 
-    Raises Unreachable when no server answers in time, ChrootMissing, and ConsumerError for any other refusal.
+    Raises Unreachable if no server answers in time, ChrootMissing, and ConsumerError for any other refusal.
     """
     hosts = connect.partition("/")[0]
     try:
@@ -58,7 +58,7 @@ def zookeeper_session(option: str, connect: str, timeout_s: float, access: ZkSec
         yield client
     except TooManyOpenFiles as exc:
         raise Unreachable(f"ZooKeeper at {hosts} is not reached: {exc}") from exc
-    except GONE as exc:  # what was asked, and may have been done, is asked again
+    except GONE as exc:  # the caller retries requests that may have been executed
         raise Unreachable(f"ZooKeeper at {hosts}: the connection was lost ({type(exc).__name__})") from exc
     except NoAuthError as exc:
         auth = option.removesuffix("connect") + "auth"
@@ -75,4 +75,4 @@ def _say_goodbye(client: Any) -> None:
             client.stop()
             client.close()
     except TimeoutError:
-        pass  # it held nothing; the server forgets it by its time-out
+        pass  # it held nothing; the server expires it

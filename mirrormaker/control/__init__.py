@@ -1,1 +1,1 @@
-"""Live control of a running mirror over a Unix socket: its place, server and actions, limits of an operator, client."""
+"""Live control of a running mirror over a Unix socket: its path, server, actions, operator limits and client."""

@@ -1,7 +1,7 @@
-"""Actions: what a command may ask of a running mirror, by name.
+"""Actions that a command may request from a running mirror, by name.
 
-An action gets the running mirror and the arguments of the request, and gives the answers: values that JSON has.
-Refused says why something is not done; then nothing has changed.
+An action takes the running mirror and the request's arguments, and yields responses as JSON values.  It raises Refused,
+with the reason, if it cannot do what was requested; then nothing has changed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ MIN_BYTES_PER_S = 1000.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningMirror:
-    """What actions work on.  flows: those that have begun; selections: by source."""
+    """State that actions work on.  `flows`: the flows that have begun; `selections`: the topic selections by source."""
 
     sources: Sequence[Source]
     flows: Sequence[Flow]
@@ -67,7 +67,7 @@ class RunningMirror:
 
 
 def status(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """The report; every `every_s` seconds another one, where that is given."""
+    """Yield the report; with `every_s`, yield another one after that many seconds, repeatedly."""
     every_s = number(arguments, "every_s", least=MIN_EVERY_S, most=MAX_EVERY_S)
     while True:
         yield view(mirror.reporter.report())
@@ -77,11 +77,12 @@ def status(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
 
 
 def topics(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """A row for each topic of the sources, or each of `topics`: whether it is mirrored, by which rule, its state."""
+    """Yield a row for each topic of the sources, or for each of `topics`: whether it is mirrored, by which rule, its
+    state."""
     names = arguments.get("topics") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Refused("topics: a list of names")
-    given = arguments.get("report")  # of all workers, where this mirror is one of several
+    given = arguments.get("report")  # the report of all workers, if this mirror is one of several
     report = mirror.reporter.report() if given is None else from_json(given)
     rows, problems = [], []
     for source in _sources(mirror, arguments):
@@ -106,7 +107,8 @@ def topics(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
 
 
 def profile(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """Take a profile of `seconds`; lines of text, and no lines now and then while it is taken."""
+    """Take a profile of `seconds` seconds and yield its text lines; yield empty lists meanwhile so that the client
+    keeps waiting."""
     seconds = number(arguments, "seconds", least=1.0, most=PROFILE_MAX_S) or PROFILE_S
     profiler = Profiler(mirror.flows)
     try:
@@ -121,7 +123,8 @@ def profile(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
 
 
 def pause(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """Pause `what` (TOPIC or TOPIC:P), of `source` or of all that have it; `keep`: over restarts."""
+    """Pause `what` (TOPIC or TOPIC:P) of `source`, or of all sources that have it; with `keep`, also after a
+    restart."""
     keep = _keep(mirror, arguments)
     chosen = _chosen(mirror, arguments)
     since_ms = int(time.time() * 1000)
@@ -154,7 +157,8 @@ def resume(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
 
 
 def throttle(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """Limit a `topic`, or all of a source, to `bytes_per_s` and `messages_per_s`; `off` ends that; neither shows."""
+    """Limit a `topic`, or a whole source, to `bytes_per_s` and `messages_per_s`.  `off` ends the limit; without both,
+    show the limits."""
     bytes_per_s = number(arguments, "bytes_per_s", least=MIN_BYTES_PER_S)
     messages_per_s = number(arguments, "messages_per_s", least=1)
     off = arguments.get("off") is True
@@ -219,15 +223,15 @@ def _throttle_off(mirror: RunningMirror, chosen: Sequence[tuple[str, str]]) -> l
 
 
 def parked(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """A row for each parked partition."""
+    """Yield a row for each parked partition."""
     rows = _parked(mirror, arguments)
     places = {flow.name: flow.source.parked() for flow in mirror.flows}
     yield [_parked_row(flow, row, places[flow.name].get(row.tp)) for flow, row in rows]
 
 
 def _parked_row(flow: Flow, row: PartitionStatus, where: Parked | None) -> dict[str, Any]:
-    """Return a row of the table.  at: the message that it is parked at, as well as it is known.  policy: the options
-    that say what becomes of such a message."""
+    """Return a row of the table.  `at` describes the message that the partition is parked at, as far as it is known;
+    `policy` names the options that decide about such a message."""
     return {
         "source": flow.name,
         "topic": row.topic,
@@ -252,14 +256,15 @@ def retry(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
         if flow.retry(row):
             sentences.append(_log(f"{said} is fetched again from {row.done}"))
         else:
-            sentences.append(f"{said} is not fetched again yet: what came before its message is still in flight")
+            sentences.append(f"{said} is not fetched again yet: messages before the bad one are still in flight")
     yield sentences
 
 
 def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """Leave out the message that a partition (`what`, TOPIC:P) is parked at: `to` dead-letter or skip.
+    """Leave out the message at which a partition (`what`, TOPIC:P) is parked: send it to the dead-letter topic, or skip
+    it (`to`).
 
-    Without `execute` nothing is done: the answer says what would be.
+    Without `execute` nothing changes, and the response says what would be done.
     """
     what, to = str(arguments.get("what") or ""), str(arguments.get("to"))
     topic, partition = _split(what)
@@ -278,7 +283,7 @@ def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
         if arguments.get("execute") is not True:
             does = "would be skipped" if to == "skip" else "would be sent to the dead-letter topic"
             bad = flow.quarantine.at_fault(row.tp, where)
-            record = f"the first message from {where.position} on that fails" if bad is None else bad.named
+            record = f"the first failing message at or after {where.position}" if bad is None else bad.named
             yield [
                 f"{said}: {record} {does}: {where.reason}",
                 "nothing is done without --execute",
@@ -290,7 +295,7 @@ def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
 
 
 def _parked(mirror: RunningMirror, arguments: Arguments) -> list[tuple[Flow, PartitionStatus]]:
-    """The parked partitions that are meant."""
+    """Return the parked partitions that the arguments select."""
     what, named = arguments.get("what"), {source.name for source in _sources(mirror, arguments)}
     topic, partition = _split(what) if what else ("", "")
     rows = [
@@ -312,7 +317,7 @@ def _parked(mirror: RunningMirror, arguments: Arguments) -> list[tuple[Flow, Par
 
 
 def set_log_level(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """Log from `level` on, until the next start."""
+    """Set the log level to `level` until the next start."""
     level = str(arguments.get("level", "")).lower()
     if level not in LEVELS:
         raise Refused(f"log level is one of {', '.join(LEVELS)}, not {level}")
@@ -321,18 +326,19 @@ def set_log_level(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     yield [f"log level is {level} until the next start"]
 
 
-# ---- of a supervisor alone ------------------------------------------------------------------------------------------
+# ---- for the supervisor only
+# ------------------------------------------------------------------------------------------
 
 
 def limits(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """The limits that hold, as rows; `rows` puts these in their place.  They are not written to the file."""
+    """Yield the active limits as rows; with `rows`, replace the limits first.  The file is not written."""
     if (rows := arguments.get("rows")) is not None:
         mirror.limiter.replace(limits_of(rows))
     yield limit_rows(mirror.limiter.limits)
 
 
 def shares(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
-    """Which part of each throttle is this worker's: rows of source, topic and share."""
+    """Set this worker's share of each throttle: rows of source, topic and share."""
     mirror.limiter.divide({(source, topic): share for source, topic, share in arguments["shares"]})
     yield None
 
@@ -355,7 +361,7 @@ WORKER_ACTIONS: Mapping[str, Callable[[RunningMirror, Arguments], Iterator[Any]]
 
 
 def actions_of(mirror: RunningMirror, *, worker: bool = False) -> dict[str, Action]:
-    """The actions of one mirror, by name; worker: also those that its supervisor asks for."""
+    """Return the actions of one mirror by name; with `worker`, also those that only its supervisor requests."""
     actions = {**ACTIONS, **WORKER_ACTIONS} if worker else ACTIONS
     return {name: partial(action, mirror) for name, action in actions.items()}
 
@@ -374,7 +380,7 @@ def _keep(mirror: RunningMirror, arguments: Arguments) -> bool:
 
 
 def _sources(mirror: RunningMirror, arguments: Arguments) -> list[Source]:
-    """The sources that are meant: that of `source`, or all."""
+    """Return the selected sources: the one named by `source`, or all."""
     name = arguments.get("source")
     if name is None:
         return list(mirror.sources)
@@ -386,9 +392,9 @@ def _sources(mirror: RunningMirror, arguments: Arguments) -> list[Source]:
 
 
 def _chosen(mirror: RunningMirror, arguments: Arguments, *, also_paused: bool = False) -> list[tuple[str, str, str]]:
-    """Source, topic and partition ("": all) of `what`, in each source that has it and mirrors it.
+    """Return source, topic and partition ("" for all) of `what`, in each source that has the topic and mirrors it.
 
-    also_paused: where it is limited, too, though it is there no more.
+    also_paused: include topics that are limited but do not exist any more.
     """
     what = arguments.get("what")
     if not isinstance(what, str) or not what:
@@ -420,7 +426,7 @@ def _split(what: Any) -> tuple[str, str]:
 
 
 def _topics_of(source: Source) -> list[str]:
-    """All topics of a source; while its ZooKeeper is away those that are owned."""
+    """Return all topics of a source, or only the owned ones while its ZooKeeper is unreachable."""
     try:
         return source.all_topics()
     except ConsumerError:
@@ -460,6 +466,6 @@ def _change(mirror: RunningMirror, edit: Callable[[Limits], Any]) -> Any:
 
 
 def _log(sentence: str) -> str:
-    """What an operator changed is a line of the log, too."""
+    """Log what an operator changed, and return the sentence."""
     log.warning("control: %s", sentence, extra={"event": "control", "always": True})
     return sentence

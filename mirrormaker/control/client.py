@@ -17,12 +17,13 @@ from groundwork.jsontext import json_value
 from groundwork.lineserver import PathTooLong, check_path
 from mirrormaker.control.place import NoFolder, check_folder
 
-ANSWER_S = 60.0  # a release may take half of it
+ANSWER_S = 60.0  # a release may take up to half of this
 _CREDENTIALS = struct.Struct("iII")  # of SO_PEERCRED: pid, uid, gid
 
 
 class NoMirror(Exception):
-    """No mirror answers.  forbidden: a socket is there that this user may not open, or should not believe."""
+    """Raised when no mirror answers.  `forbidden` is set if this user may not open the socket, or should not
+    trust it."""
 
     def __init__(self, sentence: str, forbidden: bool = False) -> None:
         super().__init__(sentence)
@@ -30,18 +31,18 @@ class NoMirror(Exception):
 
 
 class Refused(Exception):
-    """The mirror does not do it; the text says why."""
+    """Raised when the mirror refuses a command; the text gives the reason."""
 
 
 class NotBelieved(OSError):
-    """Another user may have made the socket, in place of a mirror."""
+    """Raised when another user may have created the socket in place of a mirror."""
 
 
 class Connection:
     """A connection to a mirror for one request."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, and NotBelieved for a listener that may be anybody's."""
+        """Connect.  Raises OSError, and NotBelieved if any user could have created the listener."""
         check_path(path)
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -54,10 +55,10 @@ class Connection:
             raise
 
     def answers(self, command: str, arguments: dict[str, Any]) -> Iterator[Any]:
-        """The answers to a request: one, or more and more of a stream.  Raises Refused, NoMirror."""
+        """Yield the responses to a request: one, or a stream of them.  Raises Refused and NoMirror."""
         try:
             request = json.dumps({"command": command, "arguments": arguments})
-            with suppress(BrokenPipeError):  # it refused already, and says why
+            with suppress(BrokenPipeError):  # the server refused already, and its response says why
                 self._socket.sendall(request.encode() + b"\n")
             with self._socket.makefile("rb") as lines:
                 came = False
@@ -66,7 +67,7 @@ class Connection:
                     yield _answer(line)
         except TimeoutError as silent:
             raise NoMirror(
-                f"the mirror at {self.path} does not answer for {ANSWER_S:g} s; its log may say why"
+                f"the mirror at {self.path} did not answer within {ANSWER_S:g} s; its log may say why"
             ) from silent
         except (OSError, ValueError) as lost:
             raise NoMirror(f"the mirror at {self.path} ended the connection: {lost}") from lost
@@ -77,35 +78,36 @@ class Connection:
 
 
 def _check_peer(path: Path, connected: socket.socket) -> None:
-    """Raise NotBelieved if a user who is neither root nor ours listens, and every user could have made the socket."""
+    """Raise NotBelieved if the listener's user is neither root nor ours, and any user could have created the socket."""
     uid, shared = peer_uid(connected), open_to_all(path.parent)
     if shared is not None and uid not in (0, os.getuid()):
         raise NotBelieved(
-            f"{path}: user {uid} listens there, and all may write to {shared}: whoever it is, the answers would be his."
+            f"{path}: user {uid} listens there, and all users may write to {shared}: the answers may be false."
             "  Run the command as the mirror's user, or give mirror.control.socket a place that others may not write to"
         )
 
 
 def peer_uid(connected: socket.socket) -> int:
-    """Return the user who listens at the other end, as the kernel has it."""
+    """Return the uid of the process at the other end, as the kernel reports it."""
     _, uid, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     return int(uid)
 
 
 def _answer(line: bytes) -> Any:
-    """What the mirror answered.  Raises Refused; ValueError for what no mirror answers."""
+    """Return the response of the mirror.  Raises Refused, and ValueError for a line that is not a mirror's response."""
     found = json_value(line)
     if not isinstance(found, dict) or not found.keys() & {"answer", "error"}:
-        raise ValueError("it is no answer of a mirror")
+        raise ValueError("it is not a mirror's answer")
     if "error" in found:
         raise Refused(str(found["error"]))
     return found["answer"]
 
 
 def connect(places: Sequence[Path], named: bool = False) -> Connection:
-    """A connection to the first place where a mirror listens.  Raises NoMirror, which names what was tried.
+    """Connect to the first path where a mirror listens.  Raises NoMirror, which names the paths that were tried.
 
-    named: the operator gave the path, so that its folder may be another user's"""
+    named: the operator gave the path, so its folder may belong to another user.
+    """
     forbidden: list[Path] = []
     doubted: list[str] = []
     for place in places:

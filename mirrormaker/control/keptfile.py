@@ -1,6 +1,6 @@
-"""File of the limits that are kept over restarts: JSON in the state folder, replaced atomically.
+"""File of the limits that survive restarts: JSON in the state folder, replaced atomically.
 
-It names the groups of its mirror, so that the file of another one is refused instead of pausing the wrong topics.
+It names the groups of its mirror, so that the file of another mirror is refused instead of pausing the wrong topics.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ Groups = Mapping[str, str]  # the group of each source, by its name
 
 
 class KeptFileUnreadable(Exception):
-    """The state folder, or the file in it, cannot be read or written."""
+    """Raised when the state folder, or the file in it, cannot be read or written."""
 
 
 class KeptFileWrong(Exception):
-    """The file is damaged, or of another mirror."""
+    """Raised when the file is damaged or belongs to another mirror."""
 
 
 class KeptFile:
-    """The file of one mirror."""
+    """File of one mirror."""
 
     def __init__(self, folder: Path, groups: Groups) -> None:
         self.path = folder / NAME
         self._groups = dict(groups)
 
     def read(self) -> list[Pause | Throttle]:
-        """What was kept; nothing where there is no file.  Raises KeptFileUnreadable, KeptFileWrong."""
+        """Return the kept limits; nothing if there is no file.  Raises KeptFileUnreadable and KeptFileWrong."""
         try:
             text = self.path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
-            return []  # that the folder is none is found where folders are (statefolder)
+            return []  # statefolder reports it if the state folder is not a folder
         except OSError as reason:
             raise KeptFileUnreadable(f"{self.path} cannot be read: {reason.strerror}") from reason
         try:
@@ -54,7 +54,7 @@ class KeptFile:
     def _parsed(self, found: Any) -> list[Pause | Throttle]:
         if found["version"] != VERSION:
             raise KeptFileWrong(
-                f"{self.path} is of version {found['version']} and this program writes {VERSION}: move it away"
+                f"{self.path} has version {found['version']}, but this program writes version {VERSION}: move it away"
             )
         groups = dict(found["groups"])
         if groups and not groups.items() & self._groups.items():
@@ -70,7 +70,8 @@ class KeptFile:
         return limits
 
     def write(self, limits: Iterable[Pause | Throttle]) -> None:
-        """Replace the file by the kept ones of these; durable when it returns.  Blocks.  Raises KeptFileUnreadable."""
+        """Replace the file with those of the limits that are kept; the file is durable on return.  Blocks.  Raises
+        KeptFileUnreadable."""
         kept = [limit for limit in limits if limit.kept]
         text = json.dumps(
             {

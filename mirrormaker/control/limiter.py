@@ -1,6 +1,6 @@
-"""Limiter: applies the pauses and throttles of an operator to the flows of a mirror, and keeps those that are to stay.
+"""Limiter: applies an operator's pauses and throttles to the flows of a mirror, and persists those that are kept.
 
-What is kept is on the disk before it takes effect, so that no pause is reported as kept that a crash would end.
+A kept limit is on the disk before it takes effect, so that a crash never ends a pause that was reported as kept.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from mirrormaker.throttle import TICK_S
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-OWNED_S = 1.0  # between two looks at which partitions the flows own
+OWNED_S = 1.0  # interval between checks of which partitions the flows own
 
 
 class Limiter:
-    """limits: what holds now, to be read only.  kept: the file; None: there is no state folder.
+    """Applies limits to flows.  `limits`: the active limits, read only.  `kept`: the file, or None without a state
+    folder.
 
-    share: the part of each throttle that this process may use; less than 1 where it is one of several workers.
+    share: the part of each throttle that this process may use; less than 1 if it is one of several workers.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Limiter:
         self.limits = Limits()
         self.kept = kept
         self._share = share
-        self._shares: Mapping[tuple[str, str], float] = {}  # by source and topic, where it is another
+        self._shares: Mapping[tuple[str, str], float] = {}  # by source and topic, if it differs from `share`
         self._sources = sources
         self._flows = flows
         self._throttles = Event()
@@ -45,7 +46,7 @@ class Limiter:
         self._disk = ThreadExecutor(self._hub)
 
     def restore(self, given: Limits | None = None) -> None:
-        """Apply what was kept, or these limits, before a source is joined; in the hub.  Raises KeptFileUnreadable,
+        """Apply the kept limits, or `given`, before a source is joined; runs in the hub.  Raises KeptFileUnreadable and
         KeptFileWrong."""
         self._hub.start()
         if given is not None:
@@ -63,8 +64,8 @@ class Limiter:
         self._apply()
 
     def change(self, edit: Callable[[Limits], T]) -> T:
-        """Change the limits by edit(), which is given a copy; what it returns.  Raises KeptFileUnreadable; then nothing
-        has changed."""
+        """Change the limits by edit(), which gets a copy, and return its result.  Raises KeptFileUnreadable, and then
+        nothing has changed."""
         with self._changing:
             changed = self.limits.copy()
             result = edit(changed)
@@ -78,12 +79,12 @@ class Limiter:
             return result
 
     def replace(self, limits: Limits) -> None:
-        """Exactly these limits hold; they are in the file already, as far as they are kept."""
+        """Replace all limits by these; the file already holds the kept ones."""
         self.limits = limits
         self._apply()
 
     def divide(self, shares: Mapping[tuple[str, str], float]) -> None:
-        """The part of each throttle that this process may use, by source and topic ("": all of the source)."""
+        """Set the part of each throttle that this process may use, by source and topic ("": the whole source)."""
         self._shares = dict(shares)
         for flow in self._flows:
             self.adopt(flow)
@@ -111,7 +112,7 @@ class Limiter:
         return bytes_per_s, messages_per_s
 
     def run(self) -> None:
-        """Keep the throttles going, until it is ended from outside."""
+        """Adjust the throttles until stopped from outside."""
         owned_at = float("-inf")
         while True:
             throttled = [flow for flow in self._flows if flow.throttle]

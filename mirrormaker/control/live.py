@@ -1,6 +1,6 @@
-"""Live control of one mirror, put together: kept limits, limiter, socket.
+"""Live control of one mirror: ties together the kept limits, the limiter and the socket.
 
-The socket is there before any cluster is asked, so that `mirrormaker status` also shows a mirror that waits for one.
+The socket exists before any cluster is contacted, so that `mirrormaker status` also shows a mirror that waits for one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ControlRefused(Exception):
-    """The mirror cannot start as it is configured; the text is one sentence, .code the exit code."""
+    """Raised when the mirror cannot start as configured; the text is one sentence, `.code` the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -37,9 +37,9 @@ class ControlRefused(Exception):
 
 
 class Elsewhere(Protocol):
-    """Who asks for actions in place of commands: the supervisor of a worker.
+    """Requester of actions in place of commands: the supervisor of a worker.
 
-    limits: those that hold already; None: what is kept.  share: the part of each throttle that is this worker's.
+    limits: the limits that are active already; None to use the kept ones.  share: this worker's part of each throttle.
     """
 
     limits: Limits | None
@@ -49,9 +49,10 @@ class Elsewhere(Protocol):
 
 
 class LiveControl:
-    """sources: all; flows: those that have begun, more may be added (and given to adopt).
+    """Live control of one mirror.  `sources`: all sources; `flows`: those that have begun (later ones are added and
+    adopted).
 
-    elsewhere: who asks in place of commands; None: there is a socket, as the configuration says.
+    elsewhere: requests actions in place of commands; None to open a socket as configured.
     """
 
     def __init__(
@@ -82,7 +83,8 @@ class LiveControl:
         return KeptFile(Path(folder), {source.name: source.options.group_id for source in self._sources})
 
     def start(self, reporter: Reporter, more: Mapping[str, Action]) -> None:
-        """Apply what was kept, and listen.  more: actions that only elsewhere may ask for.  Raises ControlRefused."""
+        """Apply the kept limits, and listen.  `more`: actions that only `elsewhere` may request.  Raises
+        ControlRefused."""
         try:
             self.limiter.restore(self._elsewhere.limits if self._elsewhere is not None else None)
         except KeptFileUnreadable as reason:
@@ -116,7 +118,7 @@ class LiveControl:
         self._server = server
 
     def close(self) -> None:
-        """Listen no more."""
+        """Close the socket."""
         if self._server is not None:
             self._server.close()
         self.limiter.close()

@@ -1,12 +1,14 @@
-"""Place of the control socket: where a mirror makes it, and where a command looks for it.  Pure, but for the folder.
+"""Path of the control socket: where a mirror creates it, and where a command looks for it.  Pure, except for the
+folder.
 
-    mirror.control.socket       as it says, where it is given
+    mirror.control.socket       the given path, if set
     systemd                     $RUNTIME_DIRECTORY/NAME.sock: /run/mirrormaker/NAME/NAME.sock of mirrormaker@NAME
     otherwise                   $XDG_RUNTIME_DIR/mirrormaker/NAME.sock
-    without that, too           mirrormaker-UID/NAME.sock in the folder for temporary files, UID: of the user
+    without both                mirrormaker-UID/NAME.sock in the folder for temporary files
 
 NAME is the name of the configuration file without its suffix.  A second mirror of the same file (two may share a group)
-takes NAME.sock.PID beside it: no file's own socket has such a name, so no command takes another mirror for it.
+uses NAME.sock.PID beside it.  The socket of another file never has such a name, so no command mistakes one mirror for
+another.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ _SOCKET = re.compile(rf".+{re.escape(SUFFIX)}(\.[0-9]+)?")
 
 
 class NoFolder(OSError):
-    """The folder for the socket cannot be made, or others may write to it."""
+    """Raised when the folder for the socket cannot be created, or others may write to it."""
 
 
 def own_place(name: str, configured: str, environ: Mapping[str, str]) -> Path | None:
-    """Where a mirror called NAME makes its socket; None: nowhere."""
+    """Return the path at which a mirror called NAME creates its socket, or None for no socket."""
     if configured:
         return None if configured == OFF else Path(configured)
     return _default_folder(environ) / f"{name}{SUFFIX}"
@@ -43,25 +45,25 @@ def _default_folder(environ: Mapping[str, str]) -> Path:
 
 
 def _own_folder(environ: Mapping[str, str]) -> Path:
-    """The folder of a user without systemd's."""
+    """Return the user's own folder for sockets, without systemd."""
     session = environ.get("XDG_RUNTIME_DIR", "")
     return Path(session) / "mirrormaker" if session else Path(tempfile.gettempdir()) / f"mirrormaker-{os.getuid()}"
 
 
 def beside(path: Path, pid: int) -> Path:
-    """The place of a mirror that finds its own taken."""
+    """Return the path for a mirror whose own path is taken."""
     return path.with_name(f"{path.name}.{pid}")
 
 
 def make_folder(path: Path, environ: Mapping[str, str]) -> None:
-    """Make the folder of a socket, for this user alone, where it is one of ours.  Raises NoFolder."""
+    """Create the folder of a socket, for this user alone, if it is one of the default folders.  Raises NoFolder."""
     folder = path.parent
     try:
         if folder == _own_folder(environ):
             folder.mkdir(mode=0o700, exist_ok=True)
             check_folder(path, environ)
         elif not folder.is_dir():
-            raise NoFolder(f"{folder} is no folder")
+            raise NoFolder(f"{folder} is not a folder")
     except NoFolder:
         raise
     except OSError as reason:
@@ -69,9 +71,10 @@ def make_folder(path: Path, environ: Mapping[str, str]) -> None:
 
 
 def check_folder(path: Path, environ: Mapping[str, str]) -> None:
-    """Raise NoFolder for the folder of a socket that is to be this user's alone, and is not.
+    """Raise NoFolder if the folder of a socket should belong to this user alone and does not.
 
-    Mirror and command check it alike: in the folder for temporary files whoever is first may make it."""
+    Mirror and command both check: any user may create a folder in the folder for temporary files.
+    """
     folder = path.parent
     if folder != _own_folder(environ):
         return
@@ -81,13 +84,14 @@ def check_folder(path: Path, environ: Mapping[str, str]) -> None:
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & OTHERS:
         raise NoFolder(
-            f"{folder} is no folder of this user alone: remove it, or name another place with mirror.control.socket or"
-            " --socket"
+            f"{folder} does not belong to this user alone: remove it, or name another place with "
+            "mirror.control.socket or --socket"
         )
 
 
 def candidates(name: str, configured: str, environ: Mapping[str, str]) -> list[Path]:
-    """Where the mirror of a file called NAME may listen, most likely first; configured: what the file says."""
+    """Return the paths where the mirror of a file called NAME may listen, most likely first.  `configured`: the file's
+    setting."""
     if configured and configured != OFF:
         places = [Path(configured)]
     else:
@@ -97,13 +101,13 @@ def candidates(name: str, configured: str, environ: Mapping[str, str]) -> list[P
 
 
 def _others_beside(first: Path) -> list[Path]:
-    """Sockets of further mirrors of the same file."""
+    """Return the sockets of further mirrors of the same file."""
     named = re.compile(rf"{re.escape(first.name)}\.[0-9]+")
     return sorted(path for path in _listed(first.parent) if named.fullmatch(path.name))
 
 
 def all_sockets(environ: Mapping[str, str]) -> list[Path]:
-    """The sockets of all mirrors that have theirs at a default place, and that this user may see."""
+    """Return the sockets of all mirrors at default paths that this user may see."""
     folders: Iterable[Path] = dict.fromkeys([_default_folder(environ), *_listed(SYSTEMD), _own_folder(environ)])
     return sorted({path for folder in folders for path in _listed(folder) if _SOCKET.fullmatch(path.name)})
 

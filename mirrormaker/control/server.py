@@ -1,10 +1,10 @@
-"""Control server of a running mirror: JSON requests on a Unix socket, a line each.
+"""Control server of a running mirror: JSON requests on a Unix socket, one per line.
 
     {"command": "pause", "arguments": {"what": "orders", "keep": true}}
     {"answer": ["source dc1: orders paused, kept over restarts"]}        or {"error": "no source has a topic order; …"}
 
-`status` with every_s answers again and again until the client ends the connection.  Wrong requests are answered by an
-error and end nothing.
+`status` with every_s sends responses until the client closes the connection.  A wrong request gets an error, and the
+server keeps running.
 """
 
 from __future__ import annotations
@@ -25,40 +25,40 @@ from mirrormaker.control.place import beside, make_folder
 
 log = logging.getLogger(__name__)
 
-MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # of a stream of status; the client waits for 30 s
-MOST_BESIDE = 64  # further mirrors of one file
-PROFILE_S, PROFILE_MAX_S = 30, 600  # by default, and at most
+MIN_EVERY_S, MAX_EVERY_S = 0.2, 20.0  # interval of a status stream; the client waits for 30 s
+MOST_BESIDE = 64  # further mirrors of the same file
+PROFILE_S, PROFILE_MAX_S = 30, 600  # default and maximum
 Arguments = Mapping[str, Any]
-Action = Callable[[Arguments], Iterator[Any]]  # its answers: values that JSON has.  Raises Refused
+Action = Callable[[Arguments], Iterator[Any]]  # yields responses as JSON values.  Raises Refused
 
 
 class Refused(Exception):
-    """It is not done; the text is one sentence."""
+    """Raised when an action is refused; the text is one sentence."""
 
 
 def number(arguments: Arguments, name: str, *, least: float, most: float = math.inf) -> float | None:
-    """An argument that is a number; None where it is not given.  Raises Refused."""
+    """Return an argument that is a number, or None if it is not given.  Raises Refused."""
     value = arguments.get(name)
     if value is None:
         return None
     real = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not real or not least <= value <= min(most, sys.float_info.max):  # JSON has 1e999, and numbers without end
+    if not real or not least <= value <= min(most, sys.float_info.max):  # JSON allows 1e999 and infinities
         bound = f"at least {least:g}" + (f" and at most {most:g}" if most < math.inf else "")
-        raise Refused(f"{name} is {value!r}: a number of {bound} is wanted")
+        raise Refused(f"{name} is {value!r}: it must be a number of {bound}")
     return float(value)
 
 
 class ControlServer:
-    """The server of one mirror: actions by the name of their command."""
+    """Control server of one mirror: actions by command name."""
 
     def __init__(self, tasks: TaskGroup, actions: Mapping[str, Action]) -> None:
         self._actions = actions
         self._lines = LineServer(tasks, self._answers, refusal=_error)
 
     def start(self, path: Path, environ: Mapping[str, str]) -> Path:
-        """Listen at a path, or beside it where another mirror listens there; where it does.  Raises OSError."""
+        """Listen at a path, or beside it if another mirror listens there, and return the path.  Raises OSError."""
         make_folder(path, environ)
-        # Mirrors in containers may share the folder and have the same process number: the next free one is taken.
+        # Mirrors in containers may share the folder and have the same process id: use the next free path.
         for place in (path, *(beside(path, os.getpid() + n) for n in range(MOST_BESIDE))):
             try:
                 self._lines.start(place)
@@ -84,7 +84,7 @@ class ControlServer:
 
 
 def _request(line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """The command and its arguments.  Raises Refused."""
+    """Return the command and its arguments.  Raises Refused."""
     try:
         found = json_value(line)
     except ValueError as reason:

@@ -1,4 +1,5 @@
-"""Rows of `topics --explain`: what happens to each topic of a source, by which rule, and how it is.  Pure."""
+"""Rows of `topics --explain`: for each topic of a source, whether it is mirrored, by which rule, and its state.
+Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +11,13 @@ from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.report import MirrorReport, PartitionReport
 from mirrormaker.selection import Selection
 
-# The worst state of a topic's partitions comes first.
+# Worst state first: a topic shows the worst state of its partitions.
 STATES = ("parked", "waiting", "looking for leader", "stalled", "paused", "throttled", "starting", "leaving", "reading")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What is known of the topics of one source.  report: None: no mirror runs."""
+    """Known facts about the topics of one source.  `report` is None if no mirror runs."""
 
     topics: Sequence[str]
     partitions: Mapping[str, Sequence[PartitionId]]
@@ -26,7 +27,7 @@ class TopicFacts:
 
 
 def rows_of(selection: Selection, facts: TopicFacts) -> list[dict[str, Any]]:
-    """A row for each topic."""
+    """Return a row for each topic."""
     return [_row(selection, facts, topic) for topic in facts.topics]
 
 
@@ -70,7 +71,7 @@ def _row(selection: Selection, facts: TopicFacts, topic: str) -> dict[str, Any]:
 
 
 def _state(rows: Sequence[PartitionReport]) -> tuple[str, str]:
-    """The worst state of a topic's partitions, with its reason."""
+    """Return the worst state of a topic's partitions, with its reason."""
     if not rows:
         return "", ""
     worst = min(rows, key=lambda row: STATES.index(row.state) if row.state in STATES else len(STATES))

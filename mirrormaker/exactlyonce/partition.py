@@ -1,23 +1,23 @@
-"""The transactions of one source partition, for one ownership period: a task, a sender and a transactional id.
+"""Transactions of one source partition during one ownership period: a task, a sender and a transactional id.
 
-    begin       InitProducerId of the partition's transactional id: who owned it before is fenced, what it left open is
-                aborted, what it had decided to commit is committed.  Then the position is read from the target, behind
-                all that was sent under that id before (producer.coordinators): it can change no more but by us
-    gate        sets that the source gives meanwhile are held.  Where they begin before the position the source is moved
-                to it, and another period begins there; after a reset the position is set back instead (position.py)
-    transact    every transaction.interval.ms: the parts of all steps that came are sent, and once all are acknowledged
+    begin       InitProducerId of the partition's transactional id fences the previous owner: transactions that it
+                left open are aborted, those that it had decided to commit are committed.  The position is read from the
+                target after all requests under that id (producer.coordinators), so only this owner can change it now
+    gate        holds the sets that the source delivers meanwhile.  If they begin before the position, the source seeks
+                to it and another period begins; after a reset the position is set back instead (position.py)
+    transact    every transaction.interval.ms: the parts of all waiting steps are sent.  Once all are acknowledged,
                 the position behind them is committed in the same transaction.  Then the source may commit
-    over        a broker has forgotten the producer, or a request was not answered and may come late: initialized again,
-                the position says whether it was committed, and if not it is sent again
-    too slow    the coordinator has aborted it, because it took longer than transaction.timeout.ms.  That raises the
-                epoch, as another owner does; by our clock we know better.  The next one takes half of its bytes
-    fenced      another process owns the partition now, or believes so: the period ends, and the next one, if the group
-                gives us the partition still, begins with the position
-    lapsed      the lease is over, and may be renewed before anything else notices: nothing is sent or committed
+    over        a broker has forgotten the producer, or a request was not answered and may arrive late: the id is
+                initialized again, and its parts are sent again unless the position says that it was committed
+    too slow    the coordinator aborted it because it took longer than transaction.timeout.ms.  That raises the
+                epoch, as another owner would; our clock tells the two apart.  The next one takes half of its bytes
+    fenced      another process owns the partition now, or believes that it does: the period ends.  If the group still
+                assigns the partition to us, the next period begins with the position
+    lapsed      the lease is over, and may be renewed before another member notices: nothing is sent or committed
                 meanwhile.  Then an open transaction is treated as one that is over
 
-Whoever initialized last is the only one who can commit, and commits behind what was committed before: so it holds
-whatever a process believes about its lease, even one that wakes up after minutes (SIGSTOP) and goes on sending.
+Only the latest process to initialize can commit, and it commits behind everything committed before.  This holds
+whatever a process believes about its lease, even if it wakes up after minutes (SIGSTOP) and continues to send.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 UNPARK_S = LAPSE_S = 0.1
-REFRESH_S = 3600.0  # brokers forget an offset that was not committed for a day (0.11 to 1.x), later ones for a week
+REFRESH_S = 3600.0  # brokers forget an idle offset after a day (0.11 to 1.x) or a week (later releases)
 
 OTHERS = "another process has initialized its transactional id, or a request of ours to do so came late"
 
@@ -62,20 +62,21 @@ PassOn = Callable[[MessageSet, Share], object]
 
 
 class ExactlyOnceRefused(LocalError):
-    """A partition cannot be copied exactly once as things are; names it, and what helps."""
+    """Raised when a partition cannot be copied exactly once; names the partition, and what helps."""
 
 
 class PeriodOver(UnknownOutcome):
-    """The ownership period ended in the middle of a transaction: the next one begins with the target's position."""
+    """Raised when the ownership period ended during a transaction; the next period begins with the target's
+    position."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
     """One ownership period of a source partition.
 
-    key: another one is another period.  owned(): whether the lease holds, and it is not over.  ended(): whether it is
-    over for good.  topic: the czxid of the source's topic.  reset: the newest of the partition since it is owned.
-    at: a partition of the target that offsets are committed for.  beside: one that none is committed for.
+    key: identifies the period.  owned(): True if the lease holds and the period is not over.  ended(): True if the
+    period is over for good.  topic: the czxid of the source's topic.  reset: the partition's newest reset since it is
+    owned. at: the target partition that offsets are committed for.  beside: one for which no offset is committed.
     """
 
     source: TopicPartition
@@ -93,8 +94,8 @@ class Period:
 class Names:
     """Names of one source partition in the target.
 
-    name: transactional id, and group of the position.  former: under which earlier releases kept the position, where
-    that is another one; shared: partitions of another source may have had the former name.
+    name: the transactional id, which is also the group of the position.  former: the name under which earlier releases
+    kept the position, if it differs.  shared: partitions of another source may have had the former name.
     """
 
     name: str
@@ -104,11 +105,11 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transacting:
-    """How partitions are copied in transactions.
+    """Settings and callbacks for copying partitions in transactions.
 
-    interval_s: a transaction is committed so long after its first part, or after half of its time-out if that is less.
-    timeout_ms: the coordinator aborts it by itself after that.  max_bytes(): it may be so large.  sender(sequences,
-    transactional id): makes the sender of a period; retire(transactions): the period is over.
+    interval_s: a transaction is committed this long after its first part, or after half of its timeout if that is less.
+    timeout_ms: the coordinator aborts a transaction after this time.  max_bytes(): size limit of a transaction.
+    sender(sequences, transactional id): makes the sender of a period; retire(transactions): ends the period.
     """
 
     interval_s: float
@@ -120,11 +121,11 @@ class Transacting:
 
 
 class PartitionTransactions:
-    """The transactions of one source partition during one ownership period; run() is its task.
+    """Transactions of one source partition during one ownership period; run() is its task.
 
-    followed: the reset that the position was set back for already, and that of this period once it was.  waiting: where
-    it says why the partition waits, by its name.  unpark(tp): fetches a parked partition again; False: not yet.
-    seek(tp, offset): reads on there, in another period.
+    followed: the reset that the position was already set back for; updated when this period sets it back.  waiting: by
+    partition name, the reason why it waits.  unpark(tp): fetches a parked partition again; False if it cannot yet.
+    seek(tp, offset): resumes reading there, in another period.
     """
 
     def __init__(
@@ -157,19 +158,19 @@ class PartitionTransactions:
         self.sender = how.sender(self._sequences, name)
         self._steps = StepQueue()
         self._held: deque[tuple[MessageSet, Share]] = deque()
-        self._position: Position | None = None  # in the target
-        self._unseen: Offsets = {}  # committed last, and not seen in the target
-        self._began = 0.0  # the open transaction
-        self._limit: int | None = None  # bytes of a transaction, because larger ones took too long
+        self._position: Position | None = None  # read from the target
+        self._unseen: Offsets = {}  # last committed, and not yet visible in the target
+        self._began = 0.0  # when the open transaction began
+        self._limit: int | None = None  # size limit of a transaction in bytes, because larger ones took too long
         self._open = self._busy = self.over = self._flushed = False
         self._refused: ExactlyOnceRefused | None = None
-        self.ended_by = ""  # why the period ended in the middle of a transaction
+        self.ended_by = ""  # why the period ended during a transaction
         self.commits = 0
 
     # ---- the flow's side --------------------------------------------------------------------------------------------
 
     def admit(self, fetched: MessageSet, share: Share) -> None:
-        """Let a set go on, now or once the position is known; sets keep their order."""
+        """Let a set continue, now or once the position is known; sets keep their order."""
         if self._refused is not None:
             share.ticket(fetched.resume_at).failed(self._refused, fetched.start)
         elif self.ended_by:
@@ -180,7 +181,7 @@ class PartitionTransactions:
             self._held.append((fetched, share))
 
     def enqueue(self, step: Step) -> None:
-        """A step of the flow, behind all others."""
+        """Append a step of the flow to the queue."""
         if self.ended_by:
             step.fail(PeriodOver(self.ended_by), None)
             return
@@ -188,34 +189,34 @@ class PartitionTransactions:
         self._wake.set()
 
     def flush(self) -> None:
-        """Commit what there is now: the mirror stops."""
+        """Commit what was sent so far, because the mirror stops."""
         self._flushed = True
         self._wake.set()
 
     def reroute(self, at: TopicPartition, beside: TopicPartition, pass_on: PassOn) -> None:
-        """The period goes on with another route, from the next set on; at, beside: see Period."""
+        """Continue the period with another route from the next set onwards; for `at` and `beside` see Period."""
         self.period = replace(self.period, at=at, beside=beside, pass_on=pass_on)
 
     def stop(self) -> None:
-        """Another period of the partition begins."""
+        """Stop, because another period of the partition begins."""
         self.over = True
         self._wake.set()
 
     def fence(self) -> None:
-        """The lease is over: nothing more is sent, what is in flight is cut off."""
+        """Send nothing more and cut off what is in flight, because the lease is over."""
         self.sender.drop(lambda part, ticket: not ticket.may_send())
         self.sender.close_links()
         self._wake.set()
 
     def pending(self, topic: str) -> bool:
-        """Whether something for a target topic is not committed yet."""
+        """True if something sent to a target topic is not committed yet."""
         steps = (*self._steps.open, *self._steps.waiting)
         return any(tp.topic == topic for step in steps for tp in step.targets)
 
     # ---- the task ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until the period is over."""
+        """Run until the period is over."""
         try:
             self._run()
         except TransactionRefused as refused:
@@ -245,14 +246,14 @@ class PartitionTransactions:
 
     @property
     def _lasts(self) -> bool:
-        """The period is not over; the lease may be."""
+        """True if the period is not over; the lease may be."""
         return not self.over and not self.period.ended()
 
     def _current(self) -> bool:
         return self._lasts and self.period.owned()
 
     def _lease_holds(self) -> bool:
-        """Wait until the lease is renewed, if it is over; False: the period is."""
+        """Wait until the lease is renewed if it is over.  Return False if the period is over."""
         while self._lasts and not self.period.owned():
             sleep(LAPSE_S)
         return self._lasts
@@ -265,14 +266,15 @@ class PartitionTransactions:
             self._waiting.pop(name, None)
 
     def _initialize(self) -> bool:
-        """Fence who came before, and read the position; False: the period is over.  Raises TransactionRefused."""
+        """Fence the previous owner, and read the position.  Return False if the period is over.  Raises
+        TransactionRefused."""
         transaction = self._transaction
         if transaction.state is not State.NEW:
             transaction.restart("")
         while self._lease_holds():
             found = self._positions(transaction)
             if found is None:
-                sleep(LAPSE_S if transaction.fenced else 0)  # who fences each other does not do so at full speed
+                sleep(LAPSE_S if transaction.fenced else 0)  # two processes that fence each other must not spin
                 continue
             position = position_of(found, self.period.topic)
             if position is None and self._names.former:
@@ -289,8 +291,8 @@ class PartitionTransactions:
         return False
 
     def _positions(self, transaction: Transaction) -> Committed | None:
-        """Fence who used the transactional id before, and read what its group has committed; None: try again, if the
-        period is not over."""
+        """Fence the previous user of the transactional id, and read the offsets that its group committed.  Return None
+        to try again if the period is not over."""
         if transaction.state is State.NEW and not self._coordinators.carry_out(transaction, self._current, self._said):
             return None
         assert transaction.producer is not None
@@ -298,7 +300,8 @@ class PartitionTransactions:
         probe = Probe(beside, probe_metadata(transaction.producer))
 
         def wanted() -> bool:
-            """With these partitions: the target topic may be created again, with fewer."""
+            """True if these partitions may still be used: the target topic may be created again with fewer
+            partitions."""
             return self._current() and (at, beside) == (self.period.at, self.period.beside)
 
         return self._coordinators.positions(transaction, at, probe, wanted, self._said)
@@ -306,9 +309,10 @@ class PartitionTransactions:
     # ---- the gate ---------------------------------------------------------------------------------------------------
 
     def _begin(self) -> bool:
-        """Let the sets go on that were held, from where source and target agree; False: another period does."""
+        """Release the held sets at the offset where source and target agree.  Return False if another period must do
+        it."""
         if not self._lease_holds():
-            return False  # the position was read for it, and moves no other
+            return False  # the position was read for `at`, and must not be committed for another partition
         start = self._held[0][0].start
         reset = self.period.reset if self.period.reset is not self.followed else None
         match beginning(self._position, start, reset):
@@ -324,10 +328,10 @@ class PartitionTransactions:
         return True
 
     def _move_source(self, start: int) -> None:
-        """Read on at the position: what lies before it is in the target."""
+        """Move the source to the position: everything before it is in the target."""
         assert self._position is not None
         log.info(
-            "source %s: %s goes on at %d, as the target says; the group committed %d",
+            "source %s: %s resumes at %d, as the target says; the group committed %d",
             self._source,
             self.period.source,
             self._position.offset,
@@ -337,10 +341,10 @@ class PartitionTransactions:
         try:
             self._seek(self.period.source, self._position.offset)
         except ConsumerError:
-            pass  # it is stopping, or the partition is not ours any more
+            pass  # the mirror stops, or the partition was revoked
 
     def _set_back(self, start: int) -> bool:
-        """Commit a lower position, before anything from there on is sent; False: the period is over."""
+        """Commit a lower position before anything behind it is sent.  Return False if the period is over."""
         before = self._position
         assert before is not None
         while self._position is not None and self._position.offset > start:
@@ -355,8 +359,8 @@ class PartitionTransactions:
             elif not self._restarted():
                 return False
         log.warning(
-            "source %s: %s goes on at %d after a reset, and the position in the target was set back from %d: messages "
-            "from there on are copied again",
+            "source %s: %s resumes at %d after a reset, and the position in the target was set back from %d: messages "
+            "from there onwards are copied again",
             self._source,
             self.period.source,
             start,
@@ -366,7 +370,7 @@ class PartitionTransactions:
         return True
 
     def _pass_held(self) -> None:
-        """Pass on what was held, in its order; what comes meanwhile is held behind it."""
+        """Pass on the held sets in order; sets that arrive meanwhile are held behind them."""
         try:
             while self._held and self._lease_holds() and self._held:
                 self.period.pass_on(*self._held.popleft())
@@ -377,7 +381,7 @@ class PartitionTransactions:
     # ---- a transaction ----------------------------------------------------------------------------------------------
 
     def _transact(self) -> None:
-        """One transaction, from its first step on to its end."""
+        """Run one transaction from its first step to its end."""
         steps, transaction = self._steps, self._transaction
         transaction.begin()
         self._began = now()
@@ -400,7 +404,7 @@ class PartitionTransactions:
             if not self._current():
                 return
             if steps.unwanted:
-                self._end_period("some of it may not be sent any more")
+                self._end_period("some of its parts may not be sent any more")
                 return
             closing = closing or now() >= until or self._flushed or steps.enough(self._max_bytes())
             if closing and steps.stored:
@@ -417,12 +421,12 @@ class PartitionTransactions:
                 self.sender.submit(part, ticket)
 
     def _step_stored(self) -> None:
-        """Wake the task once nothing of the open transaction is in flight: what is stored before changes nothing."""
+        """Wake the task once nothing of the open transaction is in flight; earlier it has nothing to do."""
         if self._steps.stored:
             self._wake.set()
 
     def _commit(self, position: int) -> bool:
-        """Commit what was sent, with the position behind it; whether that was done."""
+        """Commit what was sent, with the position behind it.  Return True if that succeeded."""
         failpoint("before transaction commit")
         if not self._ended(position):
             return False
@@ -433,7 +437,7 @@ class PartitionTransactions:
         return True
 
     def _max_bytes(self) -> int:
-        """Of one transaction."""
+        """Return the size limit of one transaction in bytes."""
         allowed = self._how.max_bytes()
         return allowed if self._limit is None else min(allowed, self._limit)
 
@@ -443,7 +447,7 @@ class PartitionTransactions:
         self._ended(position)
 
     def _ended(self, position: int) -> bool:
-        """Commit the open transaction with the position behind it; what becomes of one that is over is done, too."""
+        """Commit the open transaction with the position behind it, and handle a transaction that is over."""
         if self._end_transaction(position):
             return True
         if self._current():
@@ -451,8 +455,8 @@ class PartitionTransactions:
         return False
 
     def _end_transaction(self, position: int, others: Collection[TopicPartition] = ()) -> bool:
-        """Commit the open transaction with the position behind it.  others: further partitions of the target that it is
-        committed for."""
+        """Commit the open transaction with the position behind it.  `others`: further target partitions for which the
+        position is committed."""
         if not self._shown():
             return False
         offsets = dict.fromkeys({self.period.at, *others}, (position, metadata_of(self.period.topic)))
@@ -466,11 +470,11 @@ class PartitionTransactions:
         return True
 
     def _shown(self) -> bool:
-        """Wait until the target shows the position that was committed last (producer.coordinators says why); False: the
-        open transaction is over."""
+        """Wait until the target shows the last committed position (producer.coordinators says why).  Return False if
+        the open transaction is over."""
         if self._unseen and not self._coordinators.shows(self._name, self._unseen, self._current, self._said):
             if self._current():
-                self._transaction.restart(f"the target does not show the position that was committed, {self._offset}")
+                self._transaction.restart(f"the target does not show the committed position, {self._offset}")
             return False
         self._unseen = {}
         return True
@@ -482,13 +486,13 @@ class PartitionTransactions:
         return None if self._position is None else self._position.offset
 
     def _lapsed(self) -> None:
-        """The lease was over in the middle of a transaction, and is renewed."""
+        """Handle a lease that ended during the transaction and was renewed."""
         if self._transaction.state is not State.NEW:
             self._transaction.restart("the lease was over for a moment")
         self._lost()
 
     def _lost(self) -> None:
-        """The transaction is over, and may be committed or not: the position tells."""
+        """Handle a transaction that is over with an unknown outcome: the position shows whether it was committed."""
         transaction, before = self._transaction, self._offset
         why, settled, slow = transaction.why, transaction.settled, self._halved_if_too_slow()
         fenced = transaction.fenced and not slow
@@ -514,8 +518,8 @@ class PartitionTransactions:
             self._end_period(f"{why}; its position is {self._offset} now, and was {before}")
 
     def _halved_if_too_slow(self) -> str:
-        """Let the next transaction take half of the bytes, if the coordinator has aborted this one because of its
-        time-out; the sentence that says so, else ""."""
+        """Halve the bytes of the next transaction if the coordinator aborted this one by its timeout.  Return a
+        sentence about it, else ""."""
         if self._transaction.settled or not self._steps.open or now() - self._began < self._how.timeout_ms / 1000:
             return ""
         size = self._steps.size
@@ -526,13 +530,13 @@ class PartitionTransactions:
         return f"{took}, the least that it can take: raise transaction.timeout.ms, or lower fetch.message.max.bytes"
 
     def _restarted(self) -> bool:
-        """Abort what is open by another epoch, which no request of the one before can disturb."""
+        """Abort the open transaction with a new epoch, which late requests of the previous epoch cannot disturb."""
         self.sender.drop(lambda part, ticket: True)
         self.sender.close_links()
         return self._initialize()
 
     def _failed(self, step: Step) -> None:
-        """A step can never be stored: what precedes it is committed first, then it fails alone."""
+        """Handle a step that can never be stored: commit the steps before it first, then let it fail alone."""
         assert step.failure is not None
         reason, at = step.failure.reason, step.failure.at
         if len(self._steps.open) > 1:
@@ -547,12 +551,12 @@ class PartitionTransactions:
             if not self._restarted():
                 return
         elif not self._ended(reached):
-            return  # tried again, or the period is over
+            return  # retried, or the period is over
         self.over = True
         step.fail(reason, at, reached)
 
     def _end_period(self, why: str) -> None:
-        """Park the partition and fetch it again: another period begins with the target's position."""
+        """Park the partition and fetch it again, so that another period begins with the target's position."""
         self.over = True
         self.ended_by = f"{self.period.source}: the transaction was not committed: {why}"
         self._tasks.spawn(f"again-{self._name}", self._fetch_again)
@@ -565,17 +569,19 @@ class PartitionTransactions:
                 if self._unpark(self.period.source):
                     return
             except ConsumerError:
-                return  # it is stopping
+                return  # the mirror stops
 
     def _refuse(self, why: TransactionRefused) -> None:
-        """The cluster takes no transactions of this partition: it is parked, and tried again as parked ones are."""
+        """Park the partition because the cluster refuses its transactions; it is retried like other parked
+        partitions."""
         self._refused = ExactlyOnceRefused(f"{self.period.source}, delivery.guarantee: exactly-once: {why}")
         extra = {"key": self.period.source, "event": "exactly-once-refused", "source": self._source}
         log.error("source %s: %s", self._source, self._refused, extra=extra)
         self._fail_all(self._refused)
 
     def _fail_all(self, reason: Exception) -> None:
-        """Nothing more goes on in this period; the first ticket parks the partition, and stands for all behind it."""
+        """End all work of this period; the first ticket fails and parks the partition, which covers all tickets behind
+        it."""
         for step in (*self._steps.open, *self._steps.waiting):
             step.fail(reason, None)
         while self._held:

@@ -1,31 +1,31 @@
-"""The position of a source partition as the target has it: a committed offset, written in the copies' own transaction.
+"""Position of a source partition in the target: a committed offset, written in the same transaction as the copies.
 
-partition   the offset is committed for a partition of the target topic: brokers take offsets of topics they have only,
+partition   the offset is committed for a target partition: brokers only accept offsets of topics they have,
             and the source topic may have another name there, or more partitions
 metadata    the creation of the source topic (czxid), so that the position of a deleted topic, or of a topic of another
-            cluster, is not taken for one of this log
+            cluster, is not mistaken for one of this log
 
-A position is a fact about one log, read from one start on.  Where a period begins below it, `beginning` decides:
+A position refers to one log, read from one start.  If a period begins below it, `beginning` decides:
 
-    how the period began                        where                    what the position means
-    committed offset, after a claim or restart  there                    a kill came before the source's commit: read on
-                                                                         at the position
-    parked, or the lease lapsed: fetched again  at what is done          the same: a transaction whose outcome was not
-                                                                         known is committed
-    before_start of a listener, a seek          where the program says   the same; a mirror has neither
-    out of range, and the log begins later      later                    the same: only the oldest messages are gone
-    out of range, and inside again              where it was             the same: a follower led for a moment
-    out of range, and the log ends before       auto.offset.reset        the log was cut: what it has from there on is
-                                                                         not in the target, so the position is set back
+    how the period began                        begins at                what the position means
+    committed offset, after a claim or restart  the committed offset     a kill came before the source's commit: read
+                                                                         from the position
+    parked, or the lease lapsed: fetched again  what is done             the same: a transaction with an unknown
+                                                                         outcome was committed
+    before_start of a listener, a seek          the program's offset     the same; a mirror has neither
+    out of range, and the log begins later      the log's begin          the same: only the oldest messages are gone
+    out of range, and inside again              the former offset        the same: a follower led for a moment
+    out of range, and the log ends before       auto.offset.reset        the log was cut: its new messages are not
+                                                                         in the target, so the position is set back
     nothing committed                           auto.offset.reset        the same, unless the position names the topic's
-                                                                         creation: then the log is the one it was
+                                                                         creation: then the log is still the same
     committed offset of a former topic          auto.offset.reset        as nothing committed
 
-"Read on" moves the consumer to the position instead of passing over what it fetches.  A position that lies outside the
-log is then met like any other: auto.offset.reset decides, and the reset sets the position back.  A reset is followed
-once: later periods of the same ownership begin behind what was set back.  A kill between the source's commit of a
-reset's start and the transaction that sets the position back leaves the old position; it counts again if the log has
-grown beyond it meanwhile.
+"Read from the position" seeks the consumer to it instead of discarding what it fetches.  If the position lies outside
+the log, auto.offset.reset decides as usual, and the reset sets the position back.  A reset is followed once: later
+periods of the same ownership begin behind the position that was set back.  If the process is killed between the
+source's commit of a reset's start and the transaction that sets the position back, the old position remains; it counts
+again if the log has grown beyond it meanwhile.
 
 Pure.
 """
@@ -44,7 +44,7 @@ _PROBE = f"{_TOPIC}none, "
 
 
 class CommittedOffset(Protocol):
-    """kafkawire.protocol.stableoffsets.StableOffset."""
+    """Interface of a committed offset, as kafkawire.protocol.stableoffsets.StableOffset has it."""
 
     @property
     def offset(self) -> int: ...
@@ -53,10 +53,10 @@ class CommittedOffset(Protocol):
 
 
 class Position(NamedTuple):
-    """Where the copies in the target end.
+    """Source offset at which the copies in the target end.
 
-    same_topic: it is known to be of the topic that is read, because its commit names that creation.  at: the partitions
-    of the target that it, or an older one, is committed for.
+    same_topic: the commit names the creation of the topic that is read now.  at: the target partitions for which this
+    position, or an older one, is committed.
     """
 
     offset: int
@@ -65,7 +65,7 @@ class Position(NamedTuple):
 
 
 class Beginning(Enum):
-    """How a period begins that has a position in the target."""
+    """Start of a period that has a position in the target."""
 
     HERE = "at what was fetched"
     AT_POSITION = "at the position"
@@ -76,11 +76,11 @@ class Beginning(Enum):
 
 
 def name_of(prefix: str, source: str, tp: TopicPartition) -> str:
-    """Name of a source partition in the target: its transactional id, and the group of its position.
+    """Return the name of a source partition in the target: its transactional id, and the group of its position.
 
-    PREFIX-SOURCE-TOPIC-PARTITION.  One for each partition, because its owner must fence the one before it, and no
-    other.  Where prefix or source contain "-", or the partition is one of 0.7 (BROKER-INDEX), the lengths of prefix,
-    source and topic follow, so that no two partitions of any mirrors have the same name:
+    The name is PREFIX-SOURCE-TOPIC-PARTITION.  Each partition has its own, because its owner must fence its previous
+    owner and nobody else.  If prefix or source contain "-", or the partition belongs to 0.7 (BROKER-INDEX), the lengths
+    of prefix, source and topic are appended, so that no two partitions of any mirrors have the same name:
 
         mirror-eu-west-orders-0             prefix mirror, source eu, topic west-orders
         mirror-eu-west-orders-0@6.7.6       prefix mirror, source eu-west, topic orders
@@ -92,14 +92,14 @@ def name_of(prefix: str, source: str, tp: TopicPartition) -> str:
 
 
 def former_name_of(prefix: str, source: str, tp: TopicPartition) -> str:
-    """The name without lengths, under which earlier releases kept the position."""
+    """Return the name without lengths, under which earlier releases kept the position."""
     return f"{prefix}-{source}-{tp.topic}-{tp.partition}"
 
 
 def is_shared(name: str, others: Collection[tuple[str, str]]) -> bool:
-    """Whether a name without lengths may also be that of a partition of another source.
+    """True if a name without lengths may also belong to a partition of another source.
 
-    others: prefix and source of each.
+    others: prefix and source of each other source.
     """
     for prefix, source in others:
         begins = f"{prefix}-{source}-"
@@ -113,22 +113,22 @@ def is_shared(name: str, others: Collection[tuple[str, str]]) -> bool:
 
 
 def metadata_of(topic: int | None) -> str:
-    """topic: the czxid of the source's topic; None: not known."""
+    """Return the metadata of a position.  `topic`: the czxid of the source's topic, or None if unknown."""
     return "" if topic is None else f"{_TOPIC}{topic}"
 
 
 def probe_metadata(producer: ProducerId) -> str:
-    """Of an offset that is no position: it is committed in order to be read (producer.coordinators.Probe).
+    """Return the metadata of a probe: an offset that is committed only to be read back (producer.coordinators.Probe).
 
-    Releases that do not know of it take it for one of another topic.
+    Releases that do not know probes treat it as the position of another topic.
     """
     return f"{_PROBE}probe of {producer.id} in epoch {producer.epoch}"
 
 
 def position_of(found: Mapping[TopicPartition, CommittedOffset], topic: int | None) -> Position | None:
-    """Where the copies in the target end; None: nothing of this log was copied exactly once before.
+    """Return where the copies in the target end, or None if nothing of this log was copied exactly once before.
 
-    found: all that the partition's group has committed: one row, or several where the target topic was renamed.
+    found: all offsets that the partition's group has committed: one row, or several if the target topic was renamed.
     """
     mine = {tp: row for tp, row in found.items() if not _of_another(row.metadata, topic)}
     if not mine:
@@ -141,10 +141,10 @@ def position_of(found: Mapping[TopicPartition, CommittedOffset], topic: int | No
 def former_position_of(
     found: Mapping[TopicPartition, CommittedOffset], topic: int | None, target: str, shared: bool
 ) -> Position | None:
-    """The position that an earlier release committed under the name without lengths; None: it has none that is
-    certainly of this source partition.
+    """Return the position that an earlier release committed under the name without lengths, or None if no commit
+    certainly belongs to this source partition.
 
-    target: the target topic.  shared: partitions of another source may have had that name.  Then only a commit that
+    target: the target topic.  shared: partitions of another source may have had that name; then only a commit that
     names the topic's creation counts.
     """
     position = position_of({tp: row for tp, row in found.items() if tp.topic == target}, topic)
@@ -152,15 +152,16 @@ def former_position_of(
 
 
 def _of_another(metadata: str, topic: int | None) -> bool:
-    """Whether it is of another log than that of `topic`; where one of both does not say, it is of this one."""
+    """True if the metadata names another log than that of `topic`.  If either is unknown, both are taken as the same
+    log."""
     if metadata.startswith(_PROBE):
         return True
     return topic is not None and metadata.startswith(_TOPIC) and metadata != metadata_of(topic)
 
 
 def beginning(position: Position | None, start: int, reset: Reset | None) -> Beginning:
-    """How a period begins whose first set starts at `start`.  reset: that it began with; None: it began with none, or
-    the position was set back for it already."""
+    """Decide how a period begins whose first set starts at `start`.  reset: the reset that it began with; None if it
+    began without one, or if the position was already set back for it."""
     if position is None or position.offset <= start:
         return Beginning.HERE
     if reset is not None and reset.sets_back(position.same_topic):

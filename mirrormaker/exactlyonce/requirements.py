@@ -1,8 +1,8 @@
-"""Requirements of delivery.guarantee: exactly-once, checked by the release, the settings and the internal topics of the
+"""Requirements of delivery.guarantee: exactly-once, checked against the release, settings and internal topics of the
 target.  Pure.
 
-    require_transactions    by its release: a start and a check end with 78
-    lacking                 by its settings: transactions would wait for ever, and the mirror with them
+    require_transactions    checks the release: otherwise a start and a check end with 78
+    lacking                 checks the settings: otherwise transactions, and the mirror, would wait forever
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ LONGEST_MS = "transaction.max.timeout.ms"
 
 
 class NoTransactions(ConsumerError):
-    """The target cannot be written to exactly once; a sentence."""
+    """Raised when the target cannot be written to exactly once; the text is a sentence."""
 
 
 def require_transactions(target: Dialect) -> None:
-    """Raise NoTransactions if a target, as its brokers showed themselves, has no transactions."""
+    """Raise NoTransactions if the target, by the dialect its brokers reported, has no transactions."""
     if not target.record_batches:
         raise NoTransactions(
             f"delivery.guarantee: exactly-once needs a target of 0.11 or later, and it is {target.release}: set "
@@ -39,9 +39,9 @@ def require_transactions(target: Dialect) -> None:
 
 
 def lacking(settings: Mapping[str, str], view: ClusterView, timeout_ms: int) -> Iterator[str]:
-    """Yield why transactions of a target would never begin: clauses.
+    """Yield reasons why transactions of a target would never begin, as clauses.
 
-    settings: of one of its brokers; what it does not tell is not judged.  timeout_ms: transaction.timeout.ms.
+    settings: the settings of one of its brokers; a missing setting is not judged.  timeout_ms: transaction.timeout.ms.
     """
     brokers = counted(len(view.brokers), "broker")
     for topic, option in REPLICATION.items():

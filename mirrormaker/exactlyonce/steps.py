@@ -1,13 +1,13 @@
-"""The steps of one source partition on their way through transactions.  Pure.
+"""Steps of one source partition on their way through transactions.  Pure.
 
-Step         what a route made of a stretch of the source: its parts, and their tickets, which hear nothing before
+Step         what a route made of a range of the source: its parts, and their tickets, which learn nothing before
              the transaction is committed
-StepQueue    steps in order: which ones a transaction takes, and what becomes of them when it ends
+StepQueue    steps in order: which of them a transaction takes, and what happens to them when it ends
 
 committed    the tickets of its steps are done, so the source may commit behind them
-aborted      its steps are at the head of the queue again, to go into the next transaction as they are
+aborted      its steps are at the head of the queue again, to go unchanged into the next transaction
 failed       one of its steps can never be stored.  A transaction is all or nothing: it is aborted, the steps before
-             that one go alone, and then that one goes alone; so all before it is in the target when it fails
+             that one are sent without it, and then that one alone; so all before it is in the target when it fails
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from producer.outcomes import OffsetListener
 
 
 class Failure(NamedTuple):
-    """Why a part can never be stored, the ticket of that part, and the source offset where it ends as well as known."""
+    """Reason why a part can never be stored, its ticket, and the source offset where it ends as far as known."""
 
     ticket: Ticket
     reason: Exception
@@ -29,7 +29,7 @@ class Failure(NamedTuple):
 
 
 class Step:
-    """Parts that end at one position of the source, with the tickets that they would have without a transaction."""
+    """Parts that end at one source position, with the tickets that they would have without a transaction."""
 
     __slots__ = ("_placed", "alone", "attempt", "failure", "items", "left", "reached", "resume_at", "size")
 
@@ -37,45 +37,47 @@ class Step:
         self.resume_at = resume_at
         self.items = items
         self.size = sum(len(part.entries) for part, _ in items)
-        self.alone = False  # in its transaction, because it failed in one with others
+        self.alone = False  # alone in its transaction, because it failed in one with others
         self.attempt = 0
-        self.left = len(items)  # parts that are not stored yet, in this attempt
+        self.left = len(items)  # parts not stored yet in this attempt
         self.reached: int | None = None  # source offset up to which its only part is stored
         self.failure: Failure | None = None
         self._placed: list[tuple[OffsetListener, int, int | None, bool]] = []
 
     @property
     def targets(self) -> set[TopicPartition]:
-        """The partitions that it is sent to."""
+        """Return the partitions that the step is sent to."""
         return {part.tp for part, _ in self.items}
 
     @property
     def wanted(self) -> bool:
-        """Whether each of its parts may still be sent."""
+        """True if each of its parts may still be sent."""
         return all(ticket.may_send() for _, ticket in self.items)
 
     def parts(self, stored: Callable[[], object], failed: Callable[[], object]) -> list[tuple[Part, StepTicket]]:
-        """Its parts for one attempt.  stored(): called when the last of them is; failed(): when one of them failed."""
+        """Return its parts for one attempt.  stored() is called when the last part is stored; failed() when a part
+        failed."""
         return [(part, StepTicket(self, ticket, stored, failed)) for part, ticket in self.items]
 
     def placed(self, listener: OffsetListener, count: int, offset: int | None, exact: bool) -> None:
-        """Part of it is stored there, which counts once the transaction is committed."""
+        """Record where a part is stored; it counts once the transaction is committed."""
         self._placed.append((listener, count, offset, exact))
 
     def again(self) -> None:
-        """Its transaction is aborted: nothing of it is in the target."""
+        """Prepare for another attempt: the transaction was aborted, so the target has no part of the step."""
         self.attempt += 1
         self.left, self.reached, self.failure = len(self.items), None, None
         self._placed.clear()
 
     def done(self) -> None:
-        """Its transaction is committed."""
+        """Complete its tickets: the transaction was committed."""
         self._tell_placed()
         for _, ticket in self.items:
             ticket.done()
 
     def fail(self, reason: Exception, at: int | None, committed: int | None = None) -> None:
-        """It can never be stored.  committed: up to where its only part is in the target all the same."""
+        """Fail its tickets: it can never be stored.  `committed`: the offset up to which its only part is in the target
+        all the same."""
         ticket = self.failure.ticket if self.failure is not None else self.items[0][1]
         if committed is not None:
             self._tell_placed()
@@ -128,18 +130,19 @@ class StepTicket:
 
 
 class StepQueue:
-    """Steps that wait (waiting), and those of the open transaction (open), in the order of the source."""
+    """Waiting steps (`waiting`) and those of the open transaction (`open`), in the order of the source."""
 
     def __init__(self) -> None:
         self.waiting: deque[Step] = deque()
         self.open: list[Step] = []
         self.size = 0  # bytes of the open transaction
-        self._first = 0  # of the open ones: those before it are stored
+        self._first = 0  # index of the first open step that is not stored
 
     def take(self, max_bytes: int) -> list[Step]:
-        """Return the steps that go into the open transaction now, at least one if it is empty.
+        """Return the steps that join the open transaction now; at least one if it is empty.
 
-        One that is not wanted any more stays: it would end the transaction with all that comes before it."""
+        A step that is no longer wanted stays in the queue: it would end the transaction with everything before it.
+        """
         taken: list[Step] = []
         while self.waiting and not self.full(max_bytes) and self.waiting[0].wanted:
             step = self.waiting.popleft()
@@ -149,48 +152,50 @@ class StepQueue:
         return taken
 
     def dismiss(self, holds: Callable[[], bool]) -> None:
-        """Forget those at the head that are not wanted any more: a message in front of them parked the partition, which
-        is fetched again from there.
+        """Drop steps at the head that are no longer wanted: a message before them parked the partition, which is
+        fetched again from that message.
 
-        holds(): whether the lease holds.  Nothing is wanted without it, and all of that again once it is renewed."""
-        while self.waiting and not self.waiting[0].wanted and holds():  # in this order: it may end in between
+        holds(): True if the lease holds.  Without the lease no step is wanted, but all of them are again once it is
+        renewed.
+        """
+        while self.waiting and not self.waiting[0].wanted and holds():  # keep this order: the lease may end in between
             self.waiting.popleft()
 
     def full(self, max_bytes: int) -> bool:
-        """Whether the open transaction takes no more of what waits."""
+        """True if no waiting step fits into the open transaction."""
         if not (self.open and self.waiting):
             return False
         head = self.waiting[0]
         return head.alone or self.open[0].alone or self.size + head.size > max_bytes
 
     def enough(self, max_bytes: int) -> bool:
-        """Whether the open transaction gains nothing by staying open: it is full; or it is half full, stored, and
-        nothing waits.  Then the source may give no more before the commit, which frees the bytes that it holds."""
+        """True if the open transaction gains nothing by staying open: it is full; or it is half full and stored, and
+        nothing waits.  Then the source may deliver nothing before the commit, which frees the bytes that it holds."""
         return self.full(max_bytes) or (not self.waiting and 2 * self.size >= max_bytes and self.stored)
 
     @property
     def stored(self) -> bool:
-        """Whether all of the open transaction is acknowledged."""
+        """True if all of the open transaction is acknowledged."""
         self._pass_stored()
         return self._first == len(self.open)
 
     @property
     def failed(self) -> Step | None:
-        """The first step of the open transaction that can never be stored."""
+        """Return the first step of the open transaction that can never be stored."""
         return next((step for step in self._unstored() if step.failure is not None), None)
 
     @property
     def end(self) -> int:
-        """The position behind the open transaction."""
+        """Return the position behind the open transaction."""
         return self.open[-1].resume_at
 
     @property
     def unwanted(self) -> bool:
-        """Whether something of the open transaction may not be sent any more."""
+        """True if a part of the open transaction may not be sent any more."""
         return not all(step.wanted for step in self._unstored())
 
     def _unstored(self) -> Sequence[Step]:
-        """Open steps from the first on that is not stored."""
+        """Return the open steps, beginning with the first that is not stored."""
         self._pass_stored()
         return self.open[self._first :]
 
@@ -199,13 +204,14 @@ class StepQueue:
             self._first += 1
 
     def committed(self) -> None:
-        """The open transaction is committed."""
+        """Complete the steps of the open transaction: it was committed."""
         done = self._ended()
         for step in done:
             step.done()
 
     def aborted(self, culprit: Step | None = None) -> None:
-        """The open transaction is aborted; culprit: because of this step, which is alone the next time."""
+        """Return the steps of the aborted transaction to the queue.  `culprit`: the step that caused it, which goes
+        alone next time."""
         if culprit is not None:
             culprit.alone = True
         for step in reversed(self._ended()):

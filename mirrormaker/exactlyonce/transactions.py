@@ -1,12 +1,13 @@
-"""delivery.guarantee: exactly-once, for one source: the transactions of all its partitions, as a flow sees them.
+"""Exactly-once delivery (delivery.guarantee) of one source: the transactions of all its partitions, as a flow sees
+them.
 
-A transactional id per source partition, and not one per mirror: the source's group assigns partitions to processes
-one by one, and the new owner must fence the one before, without harm to the partitions that stay where they are.  An id
-of the process would need the group's generation in each commit (KIP-447) to fence a process that only believes that it
-owns a partition; a group in ZooKeeper has none, and its coordinator would not be the target's.
+Each source partition has a transactional id, instead of one for the mirror: the source's group assigns partitions to
+processes one by one, and the new owner must fence the previous one without harm to partitions that did not move.  An id
+per process would need the group's generation in each commit (KIP-447) to fence a process that wrongly believes that it
+owns a partition; a ZooKeeper group has no generation, and its coordinator would not be the target's.
 
-The cost: a transaction of its own for each partition that has something to copy, five small requests every
-transaction.interval.ms.  Connections for these are shared; for the messages each partition has its own.
+The cost: each partition with something to copy has its own transaction, five small requests every
+transaction.interval.ms.  Connections for these are shared; each partition has its own connection for messages.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class ExactlyOnce:
         self._coordinators: Coordinators | None = None
 
     def check(self) -> None:
-        """Whether the target can, once it was asked.  Raises NoTransactions."""
+        """Raise NoTransactions if the target, once its brokers were asked, does not support transactions."""
         require_transactions(self._target.dialect)
 
     def delivery(self, source: Source, plain: Delivery) -> Delivery:
-        """The same delivery, in transactions."""
+        """Return the delivery of a source with transactions added."""
         if self._coordinators is None:
             self._coordinators = self._target.coordinators()
         made = SourceTransactions(
@@ -71,7 +72,7 @@ class SourceTransactions:
     """Gate and tickets of one source's flow (mirrormaker.flow.Delivery).
 
     others: prefix and source of each other source.  inner: tickets without transactions.  unpark(tp): fetches a parked
-    partition again; False: not yet.  seek(tp, offset): reads on there.
+    partition again; False if it cannot yet.  seek(tp, offset): resumes reading there.
     """
 
     def __init__(
@@ -102,12 +103,13 @@ class SourceTransactions:
         self._seek = seek
         self._tasks = tasks
         self._partitions: dict[TopicPartition, PartitionTransactions] = {}
-        self._routes: dict[TopicPartition, TopicRoute] = {}  # of the last set of each
+        self._routes: dict[TopicPartition, TopicRoute] = {}  # route of the last set of each partition
 
-    # ---- of a flow --------------------------------------------------------------------------------------------------
+    # ---- the flow's side
+    # ---------------------------------------------------------------------------------------------------
 
     def admit(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
-        """Let a set go on, now or once the target's position is known."""
+        """Let a set continue, now or once the target's position is known."""
         current = self._partitions.get(fetched.tp)
         if current is None or current.period.key is not share.period:
             current = self._begin(fetched, share, topic, forward)
@@ -119,7 +121,7 @@ class SourceTransactions:
     def of_set(
         self, fetched: MessageSet, share: Share, topic: TopicRoute
     ) -> Callable[[RouteStep], Sequence[tuple[Part, Ticket]]]:
-        current = self._partitions[fetched.tp]  # a set goes through admit first
+        current = self._partitions[fetched.tp]  # admit has seen the partition before any of its steps
         return partial(self._of_step, current, self._inner.of_set(fetched, share, topic))
 
     @staticmethod
@@ -128,7 +130,7 @@ class SourceTransactions:
         tickets: Callable[[RouteStep], Sequence[tuple[Part, Ticket]]],
         step: RouteStep,
     ) -> Sequence[tuple[Part, Ticket]]:
-        """The parts go into a transaction: nothing of them is left for the flow to send."""
+        """Put the parts into a transaction; the flow has nothing left to send."""
         current.enqueue(Step(step.resume_at, tickets(step)))
         return ()
 
@@ -176,28 +178,30 @@ class SourceTransactions:
         return Names(name) if name == former else Names(name, former, is_shared(former, self._others))
 
     def _max_bytes(self) -> int:
-        """Of one transaction: all that are open are less than what may be fetched and not done."""
+        """Return the size limit of one transaction in bytes; all open ones together stay below the budget for fetched
+        bytes."""
         live = sum(1 for each in self._partitions.values() if not each.over)
         return self._queued_max_bytes // 2 // max(1, live)
 
     def _retire(self, transactions: PartitionTransactions) -> None:
-        """End an ownership period: what still arrives for it is refused until the next one begins."""
+        """End an ownership period: sets that still arrive for it are refused until the next one begins."""
         self._target.retire(transactions.sender)
 
-    # ---- of the mirror ----------------------------------------------------------------------------------------------
+    # ---- the mirror's side
+    # -------------------------------------------------------------------------------------------------
 
     def fence(self) -> None:
-        """The source's lease is over."""
+        """Fence all partitions, because the source's lease is over."""
         for each in self._all():
             each.fence()
 
     def flush(self) -> None:
-        """The mirror stops: commit what there is."""
+        """Commit what was sent so far, because the mirror stops."""
         for each in self._all():
             each.flush()
 
     def pending(self, topic: str) -> bool:
-        """Whether something for a target topic is not committed yet."""
+        """True if something sent to a target topic is not committed yet."""
         return any(each.pending(topic) for each in self._all())
 
     def _all(self) -> Iterator[PartitionTransactions]:
@@ -205,12 +209,12 @@ class SourceTransactions:
 
 
 def _positions_at(topic: TopicRoute) -> tuple[TopicPartition, TopicPartition]:
-    """The partition of the target that the positions of a topic's source partitions are committed for, and one that no
-    position is committed for."""
+    """Return the target partition for which the positions of a topic's source partitions are committed, and one for
+    which none is committed."""
     first, *others = (TopicPartition(topic.target, partition) for partition in topic.partitions)
     return first, others[0] if others else OFFSETS_0
 
 
 def _pass_on(topic: TopicRoute, forward: Forward) -> PassOn:
-    """Nothing of a set is skipped: the target has nothing of it."""
+    """Return a function that forwards whole sets: the target has nothing of them, so no message is skipped."""
     return lambda fetched, share: forward(topic, fetched, share, 0)

@@ -1,6 +1,6 @@
-"""History: rates and lags of the last minutes, so that the charts of a page that was just opened are not empty.  Pure.
+"""History: rates and lags of the last minutes, so that the charts of a newly opened page are not empty.  Pure.
 
-A mirror of more than MAX_PARTITIONS keeps that of its totals only.
+A mirror of more than MAX_PARTITIONS keeps only the history of its totals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Key = tuple[str, str, str]  # source, topic, partition
 
 
 class History:
-    """The newest POINTS of the mirror and of each partition that it owns now."""
+    """Newest POINTS points of the mirror and of each partition that it owns now."""
 
     def __init__(self) -> None:
         self._times: deque[int] = deque(maxlen=POINTS)
@@ -27,7 +27,7 @@ class History:
         self._partitions: dict[Key, deque[Point | None]] = {}
 
     def add(self, report: MirrorReport) -> None:
-        """The mirror as it is now."""
+        """Add a point for the current report."""
         self._times.append(report.at_ms)
         self._mirror.append((total_lag(report), report.messages_per_s, report.bytes_per_s))
         kept: dict[Key, deque[Point | None]] = {}
@@ -36,14 +36,14 @@ class History:
             key = (row.source, row.topic, str(row.partition))
             points = self._partitions.get(key)
             if points is None:
-                points = deque([None] * (len(self._times) - 1), maxlen=POINTS)  # the times before it was owned
+                points = deque([None] * (len(self._times) - 1), maxlen=POINTS)  # no points before it was owned
             points.append((row.lag, row.messages_per_s))
             kept[key] = points
         self._partitions = kept
 
     def as_json(self) -> dict[str, Any]:
-        """at_ms: the times; mirror: [lag, messages/s, bytes/s] at each; partitions: [source, topic, partition, points],
-        a point being [lag, messages/s], or null where it was not owned."""
+        """Return at_ms: the times; mirror: [lag, messages/s, bytes/s] at each; partitions: [source, topic, partition,
+        points], where a point is [lag, messages/s], or null if it was not owned."""
         return {
             "at_ms": list(self._times),
             "mirror": list(self._mirror),
@@ -52,7 +52,8 @@ class History:
 
 
 def total_lag(report: MirrorReport) -> int | None:
-    """Lag in messages of all sources that count messages; of a mirror of 0.7 alone in bytes.  None: some is unknown."""
+    """Return the lag in messages of all sources that count messages, or in bytes if all sources are 0.7; None if some
+    lag is unknown."""
     units = {source.lag_unit for source in report.sources}
     unit = "bytes" if units == {"bytes"} else "messages"
     lags = [source.lag for source in report.sources if source.lag_unit == unit]

@@ -1,9 +1,9 @@
-"""Metrics of a mirror for Prometheus: families made of one report at each scrape.  Needs prometheus-client.
+"""Metrics of a mirror for Prometheus: families built from one report at each scrape.  Needs prometheus-client.
 
-What the report cannot tell is left out, rather than shown as 0.  Samples by partition are bounded: a mirror that owns
-more than MAX_PARTITIONS shows them by source and topic, summed (lag in seconds: the largest).
+Values that the report does not know are left out instead of shown as 0.  The number of samples by partition is bounded:
+a mirror that owns more than MAX_PARTITIONS shows sums by source and topic (for lag in seconds, the largest).
 
-The default registry's are shown behind them: the process, Python, and consumers with metrics.enable.
+The metrics of the default registry follow: the process, Python, and consumers with metrics.enable.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BY_TOPIC = ("source", "topic")
 
 
 class MirrorMetrics:
-    """What a scrape gets.  report: the mirror now; loop_lag_s: how late its event loop was lately, at worst; more: what
-    the default registries of workers have, as text, each with the worker's number."""
+    """Metrics of one scrape.  report: the current report; loop_lag_s: largest recent delay of the event loop; more:
+    metrics of the workers' default registries as text, each with the worker's number."""
 
     def __init__(
         self,
@@ -40,27 +40,27 @@ class MirrorMetrics:
         self._loop_lag_s = loop_lag_s
 
     def collect(self) -> Iterator[Any]:
-        """All families; other greenlets run between them."""
+        """Yield all families; other greenlets run between them."""
         report = self._report()
         for family in families(report, self._loop_lag_s()):
-            if family.samples:  # nothing is known of it
+            if family.samples:  # leave out families without samples
                 yield family
                 sleep(0)
         yield from with_workers(REGISTRY.collect(), self._more())
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """The text, and its content type, for an Accept header."""
+        """Return the text and its content type for an Accept header."""
         encode, content_type = choose_encoder(accept)
         return encode(self), content_type
 
 
 def own_metrics() -> str:
-    """The default registry of this process as text, for with_workers() of another one."""
+    """Return the default registry of this process as text, for with_workers() of another process."""
     return generate_latest(REGISTRY).decode()
 
 
 def with_workers(own: Iterable[Any], workers: Sequence[tuple[int, str]]) -> Iterator[Any]:
-    """Families of this process, and those of its workers with the label `worker`: each name once."""
+    """Yield the families of this process, and those of its workers with the label `worker`; each name once."""
     found = {family.name: family for family in own}
     for number, text in workers:
         for family in text_string_to_metric_families(text):
@@ -72,7 +72,7 @@ def with_workers(own: Iterable[Any], workers: Sequence[tuple[int, str]]) -> Iter
 
 
 def families(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
-    """The families of a report."""
+    """Yield the families of a report."""
     yield from _of_the_mirror(report, loop_lag_s)
     yield from _of_sources(report)
     yield from _of_the_target(report)
@@ -102,39 +102,41 @@ def _counter(name: str, help: str, samples: Iterable[tuple[Sequence[str], float]
 def _of_the_mirror(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     yield core.InfoMetricFamily("mirrormaker_build", "The program.", value={"version": report.release})
     named = {"name": report.name, "target": report.target}
-    yield core.InfoMetricFamily("mirrormaker", "The mirror: mirror.name, and where it writes.", value=named)
-    yield _gauge("start_time_seconds", "When it was started, since 1970.", [((), report.started_ms / 1000)])
-    yield _gauge("ready", "1: ready, as /readyz says.", [((), int(report.ready))])
-    yield _gauge("loop_lag_seconds", "How late the event loop was, at worst in a minute.", [((), loop_lag_s)])
+    yield core.InfoMetricFamily("mirrormaker", "Name of the mirror (mirror.name) and its target.", value=named)
+    yield _gauge("start_time_seconds", "Unix time of the start in seconds.", [((), report.started_ms / 1000)])
+    yield _gauge("ready", "1 if the mirror is ready, as /readyz reports.", [((), int(report.ready))])
+    yield _gauge("loop_lag_seconds", "Largest delay of the event loop within a minute.", [((), loop_lag_s)])
     reload = report.reload
     failed, at_ms = (bool(reload.problem), reload.at_ms) if reload is not None else (False, report.started_ms)
-    yield _gauge("config_last_reload_successful", "1: the configuration was taken.", [((), int(not failed))])
-    yield _gauge("config_last_reload_timestamp_seconds", "When it was read last, since 1970.", [((), at_ms / 1000)])
+    yield _gauge("config_last_reload_successful", "1 if the last reload was applied.", [((), int(not failed))])
+    yield _gauge(
+        "config_last_reload_timestamp_seconds", "Unix time of the last reload in seconds.", [((), at_ms / 1000)]
+    )
     pending = len(reload.pending) if reload is not None else 0
-    yield _gauge("config_pending_changes", "Changes of it that wait for a restart.", [((), pending)])
+    yield _gauge("config_pending_changes", "Configuration changes that wait for a restart.", [((), pending)])
 
 
 def _of_sources(report: MirrorReport) -> Iterator[Any]:
     by_source: tuple[tuple[Callable[..., Any], str, str, Callable[[SourceReport], float | None]], ...] = (
-        (_gauge, "source_up", "1: its group is joined and it can be read.", lambda one: int(one.state == "running")),
-        (_counter, "rebalances", "Rounds of the group, tries included.", lambda one: one.rebalances),
+        (_gauge, "source_up", "1 if the source is joined and can be read.", lambda one: int(one.state == "running")),
+        (_counter, "rebalances", "Rebalances of the group, including retries.", lambda one: one.rebalances),
         (
             _gauge,
             "last_commit_timestamp_seconds",
-            "When an offset was committed last, since 1970.",
+            "Unix time of the last commit in seconds.",
             lambda one: None if one.committed_at_ms is None else one.committed_at_ms / 1000,
         ),
         (_counter, "commit_failures", "Offsets that could not be committed.", lambda one: one.failed_commits),
         (_gauge, "unowned_partitions", "Partitions that no member of the group owns.", lambda one: one.unowned),
-        (_gauge, "waiting", "Topics and partitions that are held back.", lambda one: waiting[one.name]),
+        (_gauge, "waiting", "Topics and partitions that are held back and not copied.", lambda one: waiting[one.name]),
         (_gauge, "held_bytes", "Bytes fetched and not acknowledged.", lambda one: one.held_bytes),
         (
             _gauge,
             "held_bytes_waiting",
-            "Those of partitions of which none was acknowledged for a second.",
+            "Bytes of partitions that had no bytes acknowledged for a second.",
             lambda one: sum(one.waiting_bytes.values()),
         ),
-        (_gauge, "held_bytes_max", "queued.max.bytes, of all workers together.", lambda one: one.max_bytes),
+        (_gauge, "held_bytes_max", "Sum of queued.max.bytes of all workers.", lambda one: one.max_bytes),
     )
     waiting = Counter(topic.source for topic in report.waiting)
     for family, name, help, value in by_source:
@@ -149,17 +151,17 @@ def _of_sources(report: MirrorReport) -> Iterator[Any]:
 
 
 def _of_the_target(report: MirrorReport) -> Iterator[Any]:
-    yield _gauge("target_up", "1: the target answers.", [((), int(not report.target_state))])
+    yield _gauge("target_up", "1 if the target answers.", [((), int(not report.target_state))])
     yield _counter("acked_messages", "Messages that the target acknowledged.", [((), report.messages)])
-    yield _counter("acked_bytes", "Bytes that the target acknowledged, as they travelled.", [((), report.bytes)])
-    yield _gauge("inflight_bytes", "Bytes queued or sent, and not acknowledged.", [((), report.in_flight_bytes)])
+    yield _counter("acked_bytes", "Bytes that the target acknowledged, as sent (compressed).", [((), report.bytes)])
+    yield _gauge("inflight_bytes", "Bytes queued or sent, but not acknowledged.", [((), report.in_flight_bytes)])
     produced = report.produced
     if produced is None:
         return
     yield _counter("produce_requests", "Produce requests.", [((), produced.requests)])
     yield _counter("retries", "Batches that were sent again.", [((), produced.retries)])
     yield _counter(
-        "unknown_outcomes", "Attempts without a response, or with one that leaves it open: perhaps stored twice.",
+        "unknown_outcomes", "Attempts with an unknown outcome: the batch may be stored twice.",
         [((), produced.unknown_outcomes)],
     )  # fmt: skip
     errors = (((str(code),), count) for code, count in sorted(produced.errors.items()))
@@ -170,40 +172,48 @@ def _of_connections(report: MirrorReport) -> Iterator[Any]:
     rows = [((row.source, row.side, str(row.broker)), row) for row in report.connections]
     labels = ("source", "side", "broker")
     yield _gauge("connections", "Open connections to a broker.", ((key, row.open) for key, row in rows), labels)
-    yield _gauge("connections_max", "Those where all are needed.", ((key, row.most) for key, row in rows), labels)
+    yield _gauge(
+        "connections_max", "Connections to a broker at full load.", ((key, row.most) for key, row in rows), labels
+    )
 
 
 def _of_topics(report: MirrorReport) -> Iterator[Any]:
     yield _counter(
-        "skipped_messages", "Messages that are not in the target, for a reason of the configuration.",
+        "skipped_messages", "Messages that the configuration left out of the target.",
         sorted(report.left_out.items()), (*BY_TOPIC, "reason"),
     )  # fmt: skip
     yield _counter(
-        "dropped_fields", "Messages that the target has without a field which its format has no room for.",
+        "dropped_fields", "Messages that lost a field for which the target's format has no room.",
         sorted(report.dropped_fields.items()), (*BY_TOPIC, "field"),
     )  # fmt: skip
     yield _counter(
-        "handled_messages", "Messages that message.set.handler sent: copied as they were fetched, or encoded again.",
+        "handled_messages", "Messages that message.set.handler sent: copied as fetched, or encoded again.",
         sorted(report.handled.items()), (*BY_TOPIC, "how"),
     )  # fmt: skip
     units = {source.name: source.lag_unit for source in report.sources}
     for unit in ("messages", "bytes"):
         yield _counter(
-            f"gap_{unit}", "Deleted by the source before they were read.",
+            f"gap_{unit}", "Messages that the source deleted before they were read.",
             ((key, count) for key, count in sorted(report.gaps.items()) if units.get(key[0], "messages") == unit),
             BY_TOPIC,
         )  # fmt: skip
 
 
 def _of_workers(report: MirrorReport) -> Iterator[Any]:
-    """Each worker's part, of a mirror that has several; CPU and memory are in process_*, with the label worker."""
+    """Yield the families of each worker, if the mirror has several; CPU and memory are in process_*, with the label
+    worker."""
     by_worker: tuple[tuple[Callable[..., Any], str, str, Callable[[WorkerReport], float]], ...] = (
-        (_gauge, "worker_up", "1: its process runs and is ready.", lambda one: int(one.ready)),
-        (_counter, "worker_restarts", "How often its process was replaced.", lambda one: one.restarts),
-        (_gauge, "worker_partitions", "Partitions that it owns.", lambda one: one.owned),
-        (_counter, "worker_acked_messages", "Messages that the target acknowledged to it.", lambda one: one.messages),
-        (_counter, "worker_acked_bytes", "Bytes that the target acknowledged to it.", lambda one: one.bytes),
-        (_gauge, "worker_inflight_bytes", "Bytes queued or sent by it.", lambda one: one.in_flight_bytes),
+        (_gauge, "worker_up", "1 if the worker's process runs and is ready.", lambda one: int(one.ready)),
+        (_counter, "worker_restarts", "How often the worker's process was replaced.", lambda one: one.restarts),
+        (_gauge, "worker_partitions", "Partitions that the worker owns.", lambda one: one.owned),
+        (
+            _counter,
+            "worker_acked_messages",
+            "Messages that the target acknowledged to the worker.",
+            lambda one: one.messages,
+        ),
+        (_counter, "worker_acked_bytes", "Bytes that the target acknowledged to the worker.", lambda one: one.bytes),
+        (_gauge, "worker_inflight_bytes", "Bytes queued or sent by the worker.", lambda one: one.in_flight_bytes),
     )
     for family, name, help, value in by_worker:
         yield family(name, help, [((str(one.number),), value(one)) for one in report.workers], ("worker",))
@@ -212,12 +222,16 @@ def _of_workers(report: MirrorReport) -> Iterator[Any]:
 Value = Callable[[PartitionReport], float | None]
 VALUES: tuple[tuple[str, str, Value], ...] = (
     ("lag_messages", "Messages not acknowledged yet.", lambda row: row.lag if row.lag_unit == "messages" else None),
-    ("lag_bytes", "The same of sources of 0.7.", lambda row: row.lag if row.lag_unit == "bytes" else None),
-    ("acked_offset", "Everything before it is acknowledged.", lambda row: row.done),
+    (
+        "lag_bytes",
+        "Bytes not acknowledged yet (sources of 0.7).",
+        lambda row: row.lag if row.lag_unit == "bytes" else None,
+    ),
+    ("acked_offset", "Offset before which everything is acknowledged.", lambda row: row.done),
     ("committed_offset", "Offset that the group has committed.", lambda row: row.committed),
     ("source_end_offset", "End of the log at the source.", lambda row: row.end),
 )
-LAG_S = ("lag_seconds", "How long ago the source's log ended where the partition is now.")
+LAG_S = ("lag_seconds", "Age of the lag: seconds since the source's log ended at the partition's offset.")
 
 
 def _of_partitions(rows: Sequence[PartitionReport]) -> Iterator[Any]:
@@ -226,11 +240,11 @@ def _of_partitions(rows: Sequence[PartitionReport]) -> Iterator[Any]:
         values = zip(labels, map(value, rows), strict=True)
         yield _gauge(name, help, ((key, found) for key, found in values if found is not None), BY_PARTITION)
     states = (((*key, row.state), 1) for key, row in zip(labels, rows, strict=True))
-    yield _gauge("partition_state", "1, with the state it is in.", states, (*BY_PARTITION, "state"))
+    yield _gauge("partition_state", "1 for the state that the partition is in.", states, (*BY_PARTITION, "state"))
 
 
 def _of_partitions_by_topic(rows: Sequence[PartitionReport]) -> Iterator[Any]:
-    """Sums by topic; where the value of one partition is not known, the topic's is not."""
+    """Yield sums by topic; a sum is left out if the value of one partition is unknown."""
     topics: defaultdict[tuple[str, str], list[PartitionReport]] = defaultdict(list)
     for row in rows:
         topics[row.source, row.topic].append(row)

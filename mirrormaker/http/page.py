@@ -1,6 +1,6 @@
-"""The status page: one file, page.html, which loads nothing but /status and /history.
+"""Status page: one file, page.html, which requests nothing but /status and /history.
 
-Its Content-Security-Policy allows exactly the style and the script that the file has, by their hashes.
+Its Content-Security-Policy allows exactly the style and the script in the file, by their hashes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILE = "page.html"
 
 @cache
 def page() -> Response:
-    """The page, with the headers that keep anything else out of it."""
+    """Return the page, with headers that forbid any other content."""
     body = files(__package__).joinpath(FILE).read_bytes()
     return Response(
         200,
@@ -34,7 +34,7 @@ def page() -> Response:
 
 
 def policy(html: str) -> str:
-    """The Content-Security-Policy for a page: its own style and script, and requests to where it came from."""
+    """Return the Content-Security-Policy for a page: its own style and script, and requests to its own origin."""
     allowed = {
         tag: " ".join(f"'sha256-{_sha256(text)}'" for text in re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL))
         for tag in ("style", "script")

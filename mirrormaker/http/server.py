@@ -1,13 +1,13 @@
-"""The HTTP server of a mirror (http.listen): what it answers at which path.
+"""HTTP server of a mirror (http.listen), with these paths:
 
     /           the status page
     /metrics    for Prometheus
-    /livez      200 while the event loop turns (of each worker), or 503
-    /readyz     200, or 503 with the reasons, one a line
+    /livez      200 while the event loop (of each worker) turns, or 503
+    /readyz     200, or 503 with the reasons, one per line
     /status     the report as JSON
     /history    rates and lags of the last minutes as JSON, for the page
 
-Everything is made of one report, which is made at most once in FRESH_S, however many ask.
+All responses come from one report, which is built at most once in FRESH_S, whatever the number of requests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FRESH_S = 0.9
 
 
 class StatusServer:
-    """Shows a mirror.  report: makes the report of this moment, in the event loop; lag: how late that is."""
+    """HTTP server of a mirror.  report: builds the current report, in the event loop; lag: delay of the event loop."""
 
     def __init__(
         self,
@@ -44,10 +44,10 @@ class StatusServer:
         silent: Callable[[], Sequence[str]] = tuple,
         more: Callable[[], Sequence[tuple[int, str]]] = tuple,
     ) -> None:
-        """hosts: names that clients may ask by (http.hosts).  silent(): workers that do not answer, a sentence each.
-        more(): further metrics of each worker, as text.
+        """hosts: host names that clients may use (http.hosts).  silent(): a sentence for each worker that does not
+        respond. more(): further metrics of each worker, as text.
 
-        lag may also be a function that says in seconds how late the event loops were lately.
+        lag may also be a function that returns the recent delay of the event loops in seconds.
         """
         lately_s = lag if callable(lag) else (lambda: lag.lately_ms / 1000)
         self._silent = silent
@@ -67,24 +67,24 @@ class StatusServer:
         }
 
     def start(self, address: Address) -> str:
-        """Listen and answer from now on; the URL.  Raises OSError."""
+        """Listen, serve requests from now on, and return the URL.  Raises OSError."""
         host, port = self._server.start(*address)
         self._tasks.spawn("http-history", self._keep_history)
         return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Stop accepting connections."""
         self._server.close()
 
     def report(self) -> MirrorReport:
-        """The mirror, as of at most FRESH_S ago."""
+        """Return a report that is at most FRESH_S old."""
         at = now()
         if self._made is None or at - self._made[0] > FRESH_S:
             self._made = at, self._make()
         return self._made[1]
 
     def answer(self, request: Request) -> Response:
-        """The response to a request."""
+        """Return the response to a request."""
         found = self._paths.get(request.path)
         return NOT_FOUND if found is None else found(request)
 
@@ -104,7 +104,7 @@ class StatusServer:
         while True:
             try:
                 self._history.add(self.report())
-            except Exception as failed:  # what shows the mirror never ends it
+            except Exception as failed:  # a failure of the server must not end the mirror
                 log.exception("http: no report could be made: %s", failed, extra=EVENT)
             sleep(STEP_S)
 

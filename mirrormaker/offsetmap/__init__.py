@@ -1,1 +1,1 @@
-"""Where messages of the source went in the target: recorded while mirroring, and used to go on exactly there."""
+"""Offset map: which target offset each source offset got, recorded while mirroring; used to resume exactly there."""

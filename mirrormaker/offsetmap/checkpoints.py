@@ -1,24 +1,25 @@
-"""Which checkpoints (source offset, target offset) are recorded of each ownership period.  Pure: no clock, no file.
+"""Decides which checkpoints (source offset, target offset) of each ownership period are recorded.  Pure: no clock, no
+file.
 
-    every n offsets of the target      at the first response that lies n behind the last entry: so two neighbouring
+    every n offsets of the target      at the first response at least n behind the last entry: so two neighbouring
                                        entries are at most n and one request apart
-    record_acknowledged()              whatever was acknowledged since: on a timer, and before every commit
+    record_acknowledged()              everything acknowledged since: on a timer, and before every commit
 
-An ownership period of a source partition (zkconsumer.offsetmap.records) begins with its first set, and its first
-response from each target partition is an entry: where there is none, nothing of it went there.  Nothing is recorded but
-what a response said while no other member could own the partition: a later response could be of a request that the next
-owner has overtaken.
+An ownership period of a source partition (zkconsumer.offsetmap.records) begins with its first set.  Its first response
+from each target partition becomes an entry: without an entry, nothing of the period went there.  A response is only
+recorded if no other member could own the partition at that time: a later response could belong to a request that the
+next owner has overtaken.
 
-What the end of a target log says.  A response tells that the log holds so much; a message that is sent after that
-response is stored behind that end.  So the end bounds
+What the end of a target log implies: a response says that the log has a certain end; a message that is sent after that
+response is stored behind that end.  So the end is a lower bound for
 
     what its own sender still has       a sender has one request in flight for a partition: the rest is sent after that
                                         response
-    what is not handed out to be sent   whoever was told: it is sent later than now
+    what is not handed to a sender yet  by any source partition: it is sent later than now
 
-and nothing else.  Where all partitions of a source have one sender, the first rule is for all of them.  Where each has
-its own (transactions: mirrormaker.exactlyonce), a message in the open transaction of one partition may lie before the
-end that another was told: only the second rule crosses from one to the other.
+and for nothing else.  If all partitions of a source share one sender, the first rule applies to all of them.  If each
+has its own (transactions: mirrormaker.exactlyonce), a message in the open transaction of one partition may lie before
+the end that another partition learned: only the second rule applies across partitions.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ from typing import NamedTuple
 from kafkawire.model import TopicPartition
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record
 
-LogEnds = dict[TopicPartition, int]  # of target partitions: their logs hold at least so much, as this source was told
+LogEnds = dict[TopicPartition, int]  # known lower bounds of the ends of target logs, learned by this source
 
 
 class Checkpoint(NamedTuple):
-    """Messages of a source partition before position lie before offset of its target, all others do not."""
+    """Pair of offsets: messages of a source partition before `position` are before `offset` in its target, and no
+    others are."""
 
     position: int
     offset: int
@@ -42,10 +44,10 @@ class Checkpoint(NamedTuple):
 
 @dataclass(slots=True)
 class TargetOffsets:
-    """One ownership period and one target partition.
+    """Offsets of one ownership period in one target partition.
 
-    position      nothing from here on that goes there is acknowledged, everything before it is
-    low, high     what an entry at position would say; low None: no response yet
+    position      everything before it that goes to the target is acknowledged, and nothing from it onwards
+    low, high     what an entry at position would say; low is None before a response
     inside        some of what lies at position is acknowledged, and some is not: parts of one step, or messages that
                   share an offset of the source
     in_flight     parts that were handed out to be sent and are not acknowledged
@@ -60,7 +62,7 @@ class TargetOffsets:
     written: Entry | None = None
 
     def entry(self, source: TopicPartition) -> Entry | None:
-        """The entry that is worth being recorded now."""
+        """Return the entry to record now, or None."""
         if self.low is None or self.inside:
             return None
         entry = Entry(source, self.target, self.position, self.low, self.high)
@@ -68,7 +70,7 @@ class TargetOffsets:
 
 
 class OwnershipPeriod:
-    """An ownership period while it goes on.  owned(): no other member can own its partition yet."""
+    """An ownership period while it lasts.  owned(): True while no other member can own its partition."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class OwnershipPeriod:
         self.source = source
         self.begun_at = position
         self.topic = topic
-        self.name = name  # of the topic in the target, where it is another one
+        self.name = name  # target name of the topic, if it differs
         self._owned = owned
         self._over = False
         self._handed_out = position
@@ -91,9 +93,9 @@ class OwnershipPeriod:
         self.pairs: dict[TopicPartition, TargetOffsets] = {}
 
     def hands_out(self, position: int) -> bool:
-        """Whether a step that ends at this position ends an entry of the source.
+        """True if a step that ends at this position ends an entry of the source.
 
-        False: more of the entry follows at the same position (messages of a wrapper of 0.7, one by one).
+        False if more of the entry follows at the same position (messages of a wrapper of 0.7, one by one).
         """
         if position <= self._handed_out:
             return False
@@ -101,7 +103,7 @@ class OwnershipPeriod:
         return True
 
     def sends(self, target: TopicPartition) -> TargetOffsets:
-        """A part is handed out to be sent; acknowledged() takes what this returns."""
+        """Record that a part is handed out to be sent; pass the result to acknowledged()."""
         pair = self._pair(target)
         pair.in_flight += 1
         return pair
@@ -113,11 +115,11 @@ class OwnershipPeriod:
         end: tuple[int, bool],
         position: int | None,
     ) -> None:
-        """A part is stored.
+        """Record that a part is stored.
 
-        base, end: offsets of its first message and behind its last, each with whether that is exact (else it may be
-        larger); base None: the broker did not say, and nothing is recorded.  position: of the source, where the
-        part ends; None: other messages for this partition lie before the same position.
+        base, end: the offset of its first message and the one behind its last, each with a flag whether it is exact
+        (else it may be larger); base is None if the broker did not say, and then nothing is recorded.  position: the
+        source offset where the part ends; None if other messages for this partition lie before the same position.
         """
         pair.in_flight -= 1
         known = base is not None and self.holds()
@@ -136,35 +138,35 @@ class OwnershipPeriod:
             pair.low, pair.high = end[0] if known else None, end[0] if known and end[1] else None
 
     def lies_behind(self, target: TopicPartition, offset: int) -> None:
-        """Nothing was sent in this period, and the target's log, as it was read, ends at offset: an entry.  That end
-        counts from now on, also where no response told of it."""
+        """Record an entry for a period that has sent nothing: the target's log, as it was read, ends at offset.  That
+        end counts from now on, although no response reported it."""
         self._checkpoints.ends_at(target, offset)
         pair = self._pair(target)
         pair.low = pair.high = offset
         self._checkpoints.consider(self.source, pair)
 
     def begins_within(self, target: TopicPartition) -> None:
-        """Some of the entry at the begin lies in the target already, before all that is sent now."""
+        """Record that the target already has some of the entry at the begin, before everything that is sent now."""
         self._pair(target).inside = True
 
     def failed(self) -> None:
-        """A part can never be stored, so what comes behind it lies before it in the target, once it is mended: another
-        period, which begins behind what is acknowledged in this one."""
+        """Begin another period because a part can never be stored: what comes behind it lies before it in the target
+        once the part is fixed.  The new period begins behind what is acknowledged in this one."""
         if self.holds():
             self._checkpoints.record(self)
         self._over = True
 
     def holds(self) -> bool:
-        """What is acknowledged now counts: no other member can own the partition yet."""
+        """True if acknowledgements count now: no other member can own the partition yet."""
         return not self._over and self._owned()
 
     def entries(self, every: int, ends: LogEnds, shared_sender: bool) -> list[Record]:
-        """Entries for all that was acknowledged since the last ones, and for target partitions that other source
-        partitions filled.  ends, shared_sender: see Checkpoints."""
+        """Return entries for everything acknowledged since the last ones, and for target partitions that other source
+        partitions filled.  For ends and shared_sender, see Checkpoints."""
         found: list[Record] = []
         for target, pair in self.pairs.items():
             end = ends.get(target)
-            if end is not None and pair.low is not None and pair.low > end:  # of a log that is no more
+            if end is not None and pair.low is not None and pair.low > end:  # the end belongs to a log that was deleted
                 pair.low = pair.high = pair.written = None
             if end is not None and (shared_sender or not pair.in_flight) and self.holds():
                 known = pair.written.low if pair.written is not None else 0
@@ -184,11 +186,12 @@ class OwnershipPeriod:
 
 
 class Checkpoints:
-    """The ownership periods of one source.  write(records) gets the records, in order.  target(topic): a source topic's
-    name in the target.  shared_sender: one sender has the parts of all source partitions; else each has its own.
+    """Ownership periods of one source.  write(records) receives the records, in order.  target(topic): a source topic's
+    name in the target.  shared_sender: True if one sender has the parts of all source partitions; else each has its
+    own.
 
-    What other sources know of a target partition's end says nothing here: their senders are others, and a request
-    of this source that is not answered yet may be stored before it.
+    Ends that other sources learn are not used here: their senders are separate, and an unanswered request of this
+    source may be stored before such an end.
     """
 
     def __init__(
@@ -205,7 +208,7 @@ class Checkpoints:
         self._ends: LogEnds = {}
         self._write = write
         self._periods: dict[TopicPartition, OwnershipPeriod] = {}
-        self._silent: dict[TopicPartition, str] = {}  # owned, and nothing was fetched yet; the name that was recorded
+        self._silent: dict[TopicPartition, str] = {}  # owned partitions without a set yet, with their recorded name
         self._reached: dict[TopicPartition, int] = {}
 
     def begin(
@@ -220,11 +223,11 @@ class Checkpoints:
         topic: int | None = None,
         target: str = "",
     ) -> OwnershipPeriod:
-        """A period begins; what is acknowledged for the one before is not recorded any more.
+        """Begin a period; acknowledgements of the previous one are not recorded any more.
 
-        single_target: all of the partition goes to one target partition; else it may go to all of targets.
-        owned(): no other member can own the partition yet.  topic: the czxid of the source's topic, where it is known.
-        target: the topic's name in the target; "": as target() has it.
+        single_target: all of the partition goes to one target partition; else it may go to any of targets. owned():
+        True while no other member can own the partition.  topic: the czxid of the source's topic, if known. target: the
+        topic's name in the target; "" to use target().
         """
         if source in self._periods:
             self._periods[source].failed()
@@ -246,9 +249,9 @@ class Checkpoints:
         targets: Iterable[TopicPartition],
         target: str,
     ) -> None:
-        """The period goes on with another route.  single_target, targets, target: as begin() has them.
+        """Continue the period with another route.  For single_target, targets and target, see begin().
 
-        To a target partition that is new to the period nothing of it was sent before.
+        A target partition that is new to the period has received nothing of it before.
         """
         period = self._periods[source]
         for each in targets:
@@ -256,28 +259,28 @@ class Checkpoints:
         self._begin_again(period, at_ms, single_target, self._name(source, target))
 
     def rename(self, target: Callable[[str], str], at_ms: int) -> None:
-        """Topics may have other names in the target from now on, also those of which nothing is sent since."""
+        """Apply new target names of topics, including topics of which nothing has been sent since."""
         self._target = target
         for source, period in self._periods.items():
             if (name := self._name(source)) != period.name:
                 self._begin_again(period, at_ms, None, name)
 
     def _begin_again(self, period: OwnershipPeriod, at_ms: int, single_target: bool | None, name: str) -> None:
-        """Record where a period is, with its name and route of today."""
+        """Record where a period is, with its current name and route."""
         period.name = name
         if period.holds():
             at = self._reached[period.source]
             self._write([Begun(period.source, at, at_ms, single_target, period.topic, name)])
 
     def _name(self, source: TopicPartition, target: str = "") -> str:
-        """The topic's name in the target, where it is another one."""
+        """Return the topic's name in the target if it differs, else ""."""
         name = target or self._target(source.topic)
         return "" if name == source.topic else name
 
     def shrank(self, target: TopicPartition, base: int, low: int | None) -> bool:
-        """Whether a log that held more takes a request at base: what was known of it is of another one.
+        """True if a log that was longer accepts a request at base: everything known about it belongs to an older log.
 
-        low: where the part could lie at the least, as its own source partition knew.
+        low: the lowest offset at which the part could be stored, as its own source partition knew.
         """
         known = self._ends.get(target, 0) if self._shared_sender else low or 0
         if base >= known:
@@ -286,16 +289,16 @@ class Checkpoints:
         return True
 
     def came_to(self, target: TopicPartition, end: int) -> None:
-        """The log of a target partition holds at least so much."""
+        """Record that the log of a target partition has at least this end."""
         if end > self._ends.get(target, -1):
             self._ends[target] = end
 
     def ends_at(self, target: TopicPartition, end: int) -> None:
-        """The log of a target partition was read up to its end."""
+        """Record that the log of a target partition was read up to this end."""
         self._ends[target] = end
 
     def consider(self, source: TopicPartition, pair: TargetOffsets) -> None:
-        """After a response: an entry, if one is due."""
+        """Record an entry after a response, if one is due."""
         if pair.written is None or pair.low is None or pair.low - pair.written.low >= self._every:
             entry = pair.entry(source)
             if entry is not None:
@@ -308,7 +311,7 @@ class Checkpoints:
             self._write(records)
 
     def record_acknowledged(self) -> None:
-        """Record all that is acknowledged: on a timer."""
+        """Record everything that is acknowledged; called on a timer."""
         records: list[Record] = []
         for period in self._periods.values():
             records += period.entries(self._every, self._ends, self._shared_sender)
@@ -316,7 +319,7 @@ class Checkpoints:
             self._write(records)
 
     def committing(self, positions: Iterable[tuple[TopicPartition, int]], at_ms: int) -> None:
-        """The same before a commit, and how far each partition is then."""
+        """Record everything acknowledged before a commit, and the position of each partition at that moment."""
         self.record_acknowledged()
         records: list[Record] = []
         for source, position in positions:
@@ -332,7 +335,7 @@ class Checkpoints:
             self._write(records)
 
     def restart(self, at_ms: int) -> None:
-        """What was written may be lost (the disk was full): every period that goes on begins again, where it is."""
+        """Begin every current period again at its position, because written records may be lost (the disk was full)."""
         self._silent.clear()
         records: list[Record] = []
         for source, period in self._periods.items():

@@ -1,20 +1,20 @@
-"""An offset map that is kept in a file: append, sync, and cut to a bound.
+"""Offset map in a file: append, sync, and cut to a size limit.
 
-    append   in the page cache soon: from then on it survives kill -9 of this process
-    sync     on the disk: on a timer and before each commit, so that no power cut leaves a commit without its map
-    cut      once larger than max_bytes, half the entries go, in steps that let other tasks run; what is appended
-             meanwhile is copied over before the new file takes the old one's place
+    append   soon in the page cache: from then it survives kill -9 of this process
+    sync     on the disk: on a timer and before each commit, so that a power cut never leaves a commit without its map
+    cut      once larger than max_bytes, half the entries are removed, in steps that let other tasks run; records that
+             are appended meanwhile are copied before the new file replaces the old one
 
-A disk may keep a write or a sync waiting for seconds, and all leases with it if the hub waited.  So a thread does both,
-in the order in which they were asked for.
+A disk may delay a write or a sync for seconds; if the hub waited for it, all leases would lapse.  So a thread does
+both, in the order of the calls.
 
-One process writes a map (a lock, which the kernel takes back from the dead).
+One process writes a map (a lock, which the kernel releases when the process dies).
 
-Which entries go (thinned; pure): of each ownership period and target partition the newest half stays as it is and every
-second of the older half goes, again and again until it is small enough.  So offsets of today keep their precision, and
-old ones lose half of theirs each time: the bound that is printed for them grows, they stay safe.  The first and the
-last entry of a period always stay.  Periods go, oldest first, where there are too many of them; offsets before the
-first one that is left are refused then.
+Which entries are removed (thinned(), pure): for each ownership period and target partition, the newest half stays, and
+every second entry of the older half is removed, repeatedly until the map is small enough.  So recent offsets keep their
+precision, and old ones lose half of it each time: the printed bound grows, but they stay safe.  The first and the last
+entry of a period always stay.  If there are too many periods, the oldest are removed; offsets before the first
+remaining one are then refused.
 """
 
 from __future__ import annotations
@@ -36,32 +36,33 @@ from zkconsumer.offsetmap.text import Header, header_line, line_of
 
 SUFFIX = ".offsetmap"
 MAX_PERIODS = 200  # of a source partition
-WAIT_S = 10.0  # a commit waits that long for one call of the disk
+WAIT_S = 10.0  # longest time that a commit waits for one call of the disk
 CLOSE_S = 2.0
-MIN_ENTRIES = 16  # of a period and target partition: so few are not thinned out
+MIN_ENTRIES = 16  # of a period and target partition: fewer are not thinned out
 
 
 def file_of(folder: Path, source: str, worker: int = 1) -> Path:
-    """The map of a source; of several workers each has its own, the first that of a daemon alone."""
+    """Return the path of a source's map; each of several workers has its own, the first that of a single daemon."""
     of_worker = f".worker{worker}" if worker > 1 else ""
     return folder / f"{source.replace('/', '_')}{of_worker}{SUFFIX}"
 
 
 class MapInUse(ConsumerError):
-    """Another process writes this map, or it is of another flow."""
+    """Raised when another process writes this map, or when it belongs to another flow."""
 
 
 class MapUnwritable(ConsumerError):
-    """The file cannot be made, or may not be written."""
+    """Raised when the file cannot be created or written."""
 
 
 class FileStorage:
-    """A map in a file.  path's folder must exist.  Making one blocks; so it is made in a thread where a hub must go on.
+    """Map in a file.  The path's folder must exist.  The constructor blocks, so it runs in a thread if a hub must
+    continue.
 
-    disk: runs what may wait for the disk, in order: at once, or in a thread beside the hub.
+    disk: runs calls that may wait for the disk, in order: at once, or in a thread.
 
-    OSError: the disk refused, or took longer than WAIT_S for one call; what was appended since the last sync may be
-    lost.
+    Methods raise OSError if the disk refused, or took longer than WAIT_S for one call; then records appended since the
+    last sync may be lost.
     """
 
     def __init__(self, path: Path, header: Header, max_bytes: int, disk: Executor | None = None) -> None:
@@ -71,9 +72,9 @@ class FileStorage:
         self._disk = disk if disk is not None else AtOnce()
         self._appended = 0  # calls of append
         self._cutting = False
-        # What the disk's thread knows, which alone changes it:
+        # State that only the disk's thread changes:
         self._written = self._synced = 0  # how many of these calls are in the page cache, and on the disk
-        self._refused: OSError | None = None  # nothing is written then until mend()
+        self._refused: OSError | None = None  # nothing is written after an error until mend()
         self._file = self._locked()
         try:
             self.map, self.size = self._opened()
@@ -108,11 +109,11 @@ class FileStorage:
         return file
 
     def _opened(self) -> tuple[OffsetMap, int]:
-        """What is there, after a torn end was cut off."""
+        """Return the map in the file, after cutting off an incomplete last line."""
         there = read_map(self.path)
         if there.header is not None and there.header != self._header:
             raise MapInUse(
-                f"offset map {self.path} is of source {there.header.source}, group {there.header.group}, not of "
+                f"offset map {self.path} belongs to source {there.header.source}, group {there.header.group}, not to "
                 f"{self._header.source}, {self._header.group}: move it away, or set another offset.map.folder"
             )
         os.ftruncate(self._file, there.length)
@@ -124,9 +125,9 @@ class FileStorage:
         return there.map, size
 
     def append(self, records: Sequence[Record]) -> None:
-        """Add records; after kill -9 they are there, once the disk's thread has come to them.
+        """Add records; they survive kill -9 once the disk's thread has written them.
 
-        Raises OSError, also for what was appended before.
+        Raises OSError, also for records that were appended before.
         """
         self._raise()
         self._appended += 1
@@ -135,7 +136,7 @@ class FileStorage:
 
     def _append_now(self, data: bytes) -> None:
         if self._refused is not None:
-            return  # a line that was cut short may be the last one
+            return  # the last line may be incomplete
         try:
             self.size += _write_all(self._file, data)
             self._written += 1
@@ -143,15 +144,15 @@ class FileStorage:
             self._refused = why
 
     def sync(self) -> None:
-        """What was appended is on the disk when this returns."""
+        """Return once everything appended is on the disk."""
         if self._synced < self._appended or self._refused is not None:
             self._disk.call_within(WAIT_S, "the disk", self._sync_now, self._appended)
 
     def _sync_now(self, wanted: int) -> None:
-        """An error is kept: the disk tells it once, and who waited may be gone."""
+        """Sync in the disk's thread.  An error is kept: the disk reports it only once, and the caller may be gone."""
         self._raise()
         if self._synced >= wanted:
-            return  # by a sync that was asked for after these were appended, too
+            return  # a later sync, requested after these were appended, has done it
         try:
             failpoint("offset map sync")
             os.fdatasync(self._file)
@@ -161,7 +162,8 @@ class FileStorage:
             raise
 
     def mend(self) -> None:
-        """After the disk refused: cut off a line that was cut short, and try whether it takes more now."""
+        """Recover after an error of the disk: cut off an incomplete line, and check whether the disk accepts writes
+        now."""
         self._disk.call_within(WAIT_S, "the disk", self._mend_now, self._appended)
 
     def _mend_now(self, appended: int) -> None:
@@ -179,7 +181,7 @@ class FileStorage:
         return self.size > self._max_bytes and not self._cutting
 
     def cut(self, pause: Callable[[], object]) -> None:
-        """Thin the map out until it is half its bound.  pause() is called between steps: other tasks may append."""
+        """Thin the map out to half its size limit.  pause() is called between steps: other tasks may append."""
         self._cutting = True
         try:
             self._cut(pause)
@@ -201,12 +203,12 @@ class FileStorage:
             self._disk.call(self._replace_now, beside, new, size, there.length)
         except OSError:
             self._disk.call(os.close, new)
-            self._disk.call(partial(beside.unlink, missing_ok=True))  # a disk without room needs it
+            self._disk.call(partial(beside.unlink, missing_ok=True))  # a full disk needs the space
             raise
         self._disk.call(sync_folder, self.path.parent)
 
     def _replace_now(self, beside: Path, new: int, size: int, since: int) -> None:
-        """Put the new file in the place of the old one, with what was appended to that from `since` on."""
+        """Replace the old file by the new one, with the records appended to the old one after `since`."""
         self._raise()
         size += _write_all(new, os.pread(self._file, self.size - since, since))
         os.fdatasync(new)
@@ -238,7 +240,7 @@ def _write_all(file: int, data: bytes) -> int:
 
 
 def thinned(offsets: OffsetMap, share: float) -> list[Record]:
-    """Records of a map that has at most about this share of the entries (0 to 1)."""
+    """Return the records of a map reduced to about this share of its entries (0 to 1)."""
     kept = {
         source: [(period, dict(period.entries)) for period in periods[-MAX_PERIODS:]]
         for source, periods in offsets.periods.items()
@@ -261,7 +263,7 @@ def thinned(offsets: OffsetMap, share: float) -> list[Record]:
         if before == sum(
             len(entries) for periods in kept.values() for _, pairs in periods for entries in pairs.values()
         ):
-            break  # nothing can go any more
+            break  # nothing more can be removed
     return [record for periods in kept.values() for period, pairs in periods for record in _records(period, pairs)]
 
 

@@ -1,6 +1,6 @@
-"""The offset maps of a mirror, opened when it starts: in files, or in compacted topics of the target.
+"""Offset maps of a mirror, opened when it starts: in files, or in compacted topics of the target.
 
-offset.map.folder    a file for each source (and worker); without either option systemd's state folder is taken
+offset.map.folder    a file for each source (and worker); without either option, systemd's state folder is used
 offset.map.topic     a topic; with several sources one for each, TOPIC.SOURCE
 """
 
@@ -30,10 +30,10 @@ log = logging.getLogger(__name__)
 
 
 class OffsetMaps:
-    """The maps of all sources into one target.
+    """Maps of all sources into one target.
 
-    sources: of the mirror.  state_folder: what systemd gave, or nothing.  worker: number of this process,
-    where several share the folder: each writes a file of its own.
+    sources: the mirror's sources.  state_folder: from systemd, if set.  worker: number of this process, if several
+    share the folder: each writes its own file.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class OffsetMaps:
         self._deliveries: dict[str, Delivery] = {}  # by source
 
     def check(self) -> None:
-        """Whether maps can be kept as the options say, before any is opened.  Raises ConsumerError with the reason."""
+        """Check the options before any map is opened.  Raises ConsumerError with the reason why no map can be kept."""
         if self._mirror.resume == "target-end" and not self._wanted:
             raise MapRefused("resume: target-end needs an offset map: give offset.map.folder")
         if self._exactly_once is not None:
@@ -69,8 +69,8 @@ class OffsetMaps:
             log.warning("no offset map: target.version %s never says where it stored anything", version)
 
     def open(self, source: Source) -> None:
-        """Open the map of a source, where one is kept.  Raises ConsumerError with the reason; WireError while the
-        target is away."""
+        """Open the map of a source, if it has one.  Raises ConsumerError with the reason, and WireError while the
+        target is unreachable."""
         if source.name in self._deliveries:
             return
         if self._wanted and self._target.dialect.answers_produce:
@@ -79,11 +79,11 @@ class OffsetMaps:
             self._deliveries[source.name] = self._exactly_once.delivery(source, self.delivery(source.name))
 
     def delivery(self, source: str) -> Delivery:
-        """What the map of a source adds to its flow."""
+        """Return what the map of a source adds to its flow."""
         return self._deliveries.get(source, PLAIN_DELIVERY)
 
     def close(self) -> None:
-        """Sync and close all maps, each for as long as it may take, at the same time."""
+        """Sync and close all maps at the same time, each within its own time limit."""
         closing = TaskGroup()
         for task in [closing.spawn("close", recorder.close) for recorder in self._recorders]:
             task.join()
@@ -98,7 +98,7 @@ class OffsetMaps:
     def _opened(self, source: Source) -> Delivery:
         mirror, target = self._mirror, self._target
         storage = self._storage(Header(source.name, source.options.group_id))
-        shared = self._exactly_once is None  # each source partition has a sender of its own there
+        shared = self._exactly_once is None  # with transactions, each source partition has its own sender
         needed = mirror.resume == "target-end"
         recorder = MapRecorder(storage, mirror.map_every_messages, shared_sender=shared, needed=needed)
         self._recorders.append(recorder)
@@ -127,7 +127,7 @@ class OffsetMaps:
     def _storage(self, header: Header) -> MapStorage:
         if self._folder:
             self._hub.start()
-            disk = ThreadExecutor(self._hub)  # one a map: the disk of one may wait, the others go on
+            disk = ThreadExecutor(self._hub)  # one per map: a slow disk of one must not block the others
             path = file_of(Path(self._folder), header.source, self._worker)
             try:
                 made = disk.call(FileStorage, path, header, self._mirror.map_max_bytes, disk)

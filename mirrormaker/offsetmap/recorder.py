@@ -1,7 +1,7 @@
-"""The offset map of one source while it is mirrored: checkpoints go to its storage, in time.
+"""Offset map of one source while it is mirrored: writes checkpoints to the map's storage in time.
 
-A disk that refuses stops the map, not the mirror: that is logged, tried again, and once it works every partition begins
-a new ownership period, so that nothing is claimed of what was not written.
+An error of the disk stops the map, not the mirror: it is logged and retried.  Once the disk works again, every
+partition begins a new ownership period, so that the map makes no claim about offsets that were not written.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 log = logging.getLogger(__name__)
 
 CUT_RETRY_S = 60.0
-AGAIN_S = 0.2  # between looks whether the map is written again
+AGAIN_S = 0.2  # interval between checks whether the map is written again
 
 
 class MapRefused(ConsumerError):
-    """A map cannot be kept as the options say; a sentence."""
+    """Raised when a map cannot be kept as the options say; the text is a sentence."""
 
 
 class MapStorage(Protocol):
-    """Where a map is kept: FileStorage or TopicStorage.  What refuses raises OSError."""
+    """Storage of a map: FileStorage or TopicStorage.  Its methods raise OSError if the storage refuses."""
 
     @property
     def path(self) -> object: ...
@@ -48,11 +48,11 @@ class MapStorage(Protocol):
 
 
 class MapRecorder:
-    """Records the map of one source.
+    """Recorder of one source's map.
 
-    every: offsets between two entries.  target(topic): a source topic's name there.  shared_sender: see Checkpoints.
-    needed: the mirror goes on at the map's last checkpoint (`resume: target-end`), so that nothing may be committed
-    beyond it, and nothing sent in a period of which it knows nothing.
+    every: offsets between two entries.  target(topic): a source topic's name in the target.  shared_sender: see
+    Checkpoints. needed: the mirror resumes at the map's last checkpoint (`resume: target-end`), so that nothing may be
+    committed beyond it, and nothing sent in a period that the map does not have.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class MapRecorder:
         self._needed = needed
         self._checkpoints = Checkpoints(every, self._write, target, shared_sender=shared_sender)
         self._periods: dict[TopicPartition, tuple[object, OwnershipPeriod]] = {}
-        self._routes: dict[TopicPartition, tuple[str, bool, tuple[TopicPartition, ...]]] = {}  # of its last set
+        self._routes: dict[TopicPartition, tuple[str, bool, tuple[TopicPartition, ...]]] = {}  # route of its last set
         self._failing = False
-        self._cut_from = 0.0  # not before this moment
+        self._cut_from = 0.0  # earliest time of the next cut
         self._topics = {
             source: periods[-1].begun.topic for source, periods in self._storage.map.periods.items() if periods
         }  # czxid of the topic of each source partition's newest period
         self._exact = {(e.source, e.target): Checkpoint(e.position, e.low) for e in self._entries() if e.low == e.high}
 
     def _entries(self) -> Iterator[Entry]:
-        """Entries that were stored before, oldest first."""
+        """Yield entries that were stored before, oldest first."""
         for periods in self._storage.map.periods.values():
             for period in periods:
                 for entries in period.entries.values():
@@ -92,10 +92,10 @@ class MapRecorder:
         targets: Sequence[TopicPartition] = (),
         target: str = "",
     ) -> OwnershipPeriod:
-        """The ownership period that a set belongs to; another share.period than before begins another one.
+        """Return the ownership period that a set belongs to; a new share.period begins another one.
 
-        single_target: all of the partition goes to one target partition; else it may go to all of targets.
-        target: the topic's name in the target; "": see rename().
+        single_target: all of the partition goes to one target partition; else it may go to any of targets. target: the
+        topic's name in the target; "" to use rename()'s.
         """
         known = self._periods.get(fetched.tp)
         before, route = self._routes.get(fetched.tp), (target, single_target, tuple(targets))
@@ -117,16 +117,16 @@ class MapRecorder:
         return known[1]
 
     def checkpoint(self, source: TopicPartition, target: TopicPartition) -> Checkpoint | None:
-        """The newest checkpoint that is exact, and written."""
+        """Return the newest checkpoint that is exact and written."""
         return self._exact.get((source, target))
 
     def is_of_former_log(
         self, source: TopicPartition, target: TopicPartition, topic: int | None, reset: Reset | None
     ) -> bool:
-        """Whether what is recorded of a source partition is of another log than the one that is read now.
+        """True if the records of a source partition belong to another log than the one that is read now.
 
-        topic: its czxid; None: not known.  reset: that chose where reading begins; None: none did.  A log that was cut
-        is another one from there on.
+        topic: its czxid, or None if unknown.  reset: the reset that chose where reading begins, if any.  A log that was
+        cut counts as another log from there.
         """
         last = self._topics.get(source)
         if None not in (topic, last) and topic != last:
@@ -146,16 +146,17 @@ class MapRecorder:
         end: int | None,
         topic: int | None = None,
     ) -> None:
-        """A period begins at offset, all before it lies before `end` of the target: on the disk when this returns.
+        """Begin a period at offset: all before it is before `end` in the target.  The period is on the disk on
+        return.
 
-        end None: offset does not tell what is there; the checkpoint before stays the last until its entry is passed.
-        While the map cannot be written this waits, and begins again: what was sent behind no checkpoint would be
-        nobody's after a kill -9.
+        With end None, offset does not say what the target has; the previous checkpoint stays the last until its entry
+        is passed. While the map cannot be written, this waits and begins again: without a checkpoint, messages sent in
+        the period could not be attributed after a kill -9.
         """
         written = False
         while not written:
             while self._failing:
-                sleep(AGAIN_S)  # run() tries
+                sleep(AGAIN_S)  # run() retries
             began = self._checkpoints.begin(source, offset, _ms(), single_target=True, owned=owned, topic=topic)
             self._periods[source] = (period, began)
             if end is None:
@@ -166,14 +167,14 @@ class MapRecorder:
             written = not self._failing
 
     def rename(self, target: Callable[[str], str]) -> None:
-        """Topics may have other names in the target from now on."""
+        """Apply new target names of topics from now on."""
         self._checkpoints.rename(target, _ms())
 
     def before_commit(self, positions: Mapping[TopicPartition, int]) -> ConsumerError | None:
-        """Write what a commit is about to say; a refusal of the disk is logged.
+        """Write what a commit depends on; log an error of the disk.
 
-        Returns why nothing may be committed: the map is needed, and not written.  Behind its last checkpoint nobody
-        would know whose messages the target holds.
+        Return why nothing may be committed, if the map is needed and not written: the messages in the target behind the
+        last checkpoint could not be attributed after a restart.
         """
         if not (self._failing and self._needed):
             self._checkpoints.committing(positions.items(), _ms())
@@ -183,7 +184,7 @@ class MapRecorder:
         return None
 
     def run(self, every_s: float) -> None:
-        """Record what is acknowledged, every every_s seconds; in a task of its own."""
+        """Record what is acknowledged every every_s seconds; runs as a task."""
         while True:
             sleep(every_s)
             if self._failing:
@@ -194,7 +195,7 @@ class MapRecorder:
                 self._cut()
 
     def close(self) -> None:
-        """All that is acknowledged is on the disk, or the disk's refusal was logged."""
+        """Write everything that is acknowledged to the disk, or log the disk's error."""
         self._checkpoints.record_acknowledged()
         try:
             self._storage.close()
@@ -227,7 +228,7 @@ class MapRecorder:
         before = self._storage.size
         try:
             self._storage.cut(lambda: sleep(0))
-        except OSError as why:  # it holds all entries still: no hole
+        except OSError as why:  # the old file still has all entries
             self._cut_from = now() + CUT_RETRY_S
             sentence = "offset map %s cannot be cut: %s; it grows, and is tried again every %g s"
             extra = {"event": "offset-map", "key": ("cut", self.path)}
@@ -243,13 +244,13 @@ class MapRecorder:
         self._failing = True
 
     def _resume_writing(self) -> None:
-        """After a refusal: a line that was cut short must not be followed by others, so it is cut off first."""
+        """Resume after an error.  An incomplete line must not be followed by others, so it is cut off first."""
         try:
             self._storage.mend()
         except OSError as why:
             log.debug("offset map %s still cannot be written: %s", self.path, why)
             return
-        self._failing = False  # not before: other tasks record while it waits
+        self._failing = False  # only now: other tasks record while begin() waits
         self._checkpoints.restart(_ms())
         if not self._failing:
             log.info("offset map %s is written again", self.path)

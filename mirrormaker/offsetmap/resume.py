@@ -1,24 +1,24 @@
-"""resume: target-end.  The sets of a source partition are held back until it is known how much of them the target has.
+"""resume: target-end.  Holds back the sets of a source partition until it is known how much of them the target has.
 
-    reading    the target's end has to stay the same, then its tail is read from the last checkpoint on (tail.py)
-    matching   the source's sets are compared with the tail; those that are there count as done, and are not sent.
-               Where the source has no more, what is left of the tail must be copies: not before the own log of its
-               leader ends there, since a leader that was just elected may show less than the one before
-    open       everything flows; the checkpoint where it does is in the map before the first of it is sent
+    reading    once the target's end no longer moves, its tail is read from the last checkpoint (tail.py)
+    matching   the source's sets are compared with the tail; sets found there count as done and are not sent.
+               If the source has no more, the rest of the tail must be copies.  This is only decided once the leader's
+               own log ends there, since a newly elected leader may show less than its predecessor
+    open       sets flow; the checkpoint is in the map before the first of them is sent
     refused    the tail is not what this mirror sent: the partition is parked with the reason
 
 A source topic that was deleted and created again has another log, and the target holds nothing from it: the checkpoint
-is of the former log, and the partition is resumed behind all that the target has.  After a reset that goes back it is
-the same, since the log was cut: what it has from there on is not in the target.
+belongs to the former log, and the partition resumes behind everything in the target.  The same holds after a reset that
+goes back, since the log was cut: the target does not have its new messages.
 
 Each ownership period begins like that: after a restart, after a rebalance, after a parked partition is retried.  A
 request with an unknown outcome (its connection broke, or a leader that may have appended it answered with an error) is
 not sent again: its partition begins another period.
 
-TailMatch (pure) tells where a source partition is resumed in a target partition that has no other writer.  Each message
-of the tail must be the next of the source.  A batch that was sent twice, since its outcome was unknown, stands in the
-tail twice, one copy directly after the other: that is seen, counted, and no obstacle.  Anything else is Mismatch:
-another writer, a compacted topic, another source.
+TailMatch (pure) finds where a source partition resumes in a target partition that has no other writer.  Each message of
+the tail must be the next of the source.  A batch that was sent twice after an unknown outcome is in the tail twice, one
+copy directly after the other: that is detected and counted, and allowed.  Anything else is a Mismatch: another writer,
+a compacted topic, another source.
 """
 
 from __future__ import annotations
@@ -43,15 +43,16 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.partition import Reset
 
 log = logging.getLogger(__name__)
-RETRY_S = 1.0  # backoff while the target does not answer, or the source shows less than its log holds
-QUIET_S = 10.0  # so long nothing comes of a source that is read to its end: what is there is no message
-LAPSE_S = 0.1  # between looks at a lease that is over
-UNPARK_S = 0.5  # between tries to fetch a parked partition again
-HELP = "; what the map says and what the target holds do not fit together: compare both, or set resume: committed once"
+RETRY_S = 1.0  # backoff while the target does not answer, or the source shows less than its log has
+QUIET_S = 10.0  # a source read to its end delivers nothing for so long: the rest of its log has no messages
+LAPSE_S = 0.1  # interval between checks of a lease that is over
+UNPARK_S = 0.5  # interval between attempts to fetch a parked partition again
+HELP = "; the map does not match the target: compare both, or set resume: committed once"
 
 
 class Mismatch(Exception):
-    """The tail is not made of the source's messages; .at is the index in the tail of the first that is not."""
+    """Raised when the tail does not consist of the source's messages; `.at` is the index in the tail of the first
+    foreign one."""
 
     def __init__(self, at: int) -> None:
         super().__init__(f"message {at} of the target's tail is not the source's next")
@@ -59,12 +60,13 @@ class Mismatch(Exception):
 
 
 class TailMatch:
-    """.matched: so many of the source's messages are in the target.  .repeated: so many of the tail are there twice."""
+    """Match of a tail with the source.  matched: messages of the source in the target; repeated: how many the tail has
+    twice."""
 
     def __init__(self, tail: Sequence[int]) -> None:
-        self._tail = list(tail)  # parts of it are compared with parts of another list
-        self._at = 0  # of the tail, everything before it is understood
-        self._source: list[int] = []  # digests of what was fed and found
+        self._tail = list(tail)  # a list, because slices of it are compared with lists
+        self._at = 0  # index in the tail: everything before it is explained
+        self._source: list[int] = []  # digests of messages that were fed and found
         self.repeated = 0
 
     @property
@@ -73,11 +75,12 @@ class TailMatch:
 
     @property
     def done(self) -> bool:
-        """All of the tail is understood: the source is resumed behind .matched messages."""
+        """True if all of the tail is explained: the source resumes behind .matched messages."""
         return self._at == len(self._tail)
 
     def feed(self, messages: Sequence[int]) -> int:
-        """More messages of the source, in order: how many of them are in the target.  Raises Mismatch."""
+        """Feed more messages of the source, in order, and return how many of them are in the target.  Raises
+        Mismatch."""
         for number, each in enumerate(messages):
             while not self.done and self._tail[self._at] != each:
                 self._skip_copy()
@@ -88,12 +91,12 @@ class TailMatch:
         return len(messages)
 
     def end(self) -> None:
-        """The source has no more: what is left of the tail must be copies.  Raises Mismatch."""
+        """Finish: the source has no more, so the rest of the tail must be copies.  Raises Mismatch."""
         while not self.done:
             self._skip_copy()
 
     def _skip_copy(self) -> None:
-        """Step over the second copy of what was sent last."""
+        """Skip the second copy of what was sent last."""
         tail, source, at = self._tail, self._source, self._at
         for count in range(1, min(len(source), len(tail) - at) + 1):
             if tail[at] == source[-count] and tail[at : at + count] == source[-count:]:
@@ -104,7 +107,7 @@ class TailMatch:
 
 
 class Tails(Protocol):
-    """TailReader."""
+    """Interface of TailReader."""
 
     def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None: ...
 
@@ -112,8 +115,8 @@ class Tails(Protocol):
 class SourceEnd(NamedTuple):
     """End of a source partition.
 
-    end    where its leader's own log ends, shown to consumers or not
-    read   the next offset to be fetched; None: it is not read now
+    end    end of its leader's own log, including what consumers cannot see yet
+    read   the next offset to be fetched, or None if the partition is not read now
     """
 
     end: int
@@ -121,24 +124,24 @@ class SourceEnd(NamedTuple):
 
 
 class ResumeRefused(LocalError):
-    """Where a partition is resumed in the target is not known; names both partitions and what helps."""
+    """Raised when the point to resume in the target is unknown; names both partitions and what helps."""
 
 
 @dataclass(slots=True)
 class ResumeGate:
-    """The gate of one ownership period.  topic: the czxid of the source's topic.
+    """Gate of one ownership period.  topic: the czxid of the source's topic.
 
-    checkpoint: the last one of the map; None: there is none, and the target must be empty, or new_log: what it holds is
-    of the log of an earlier topic, or of what the log had before a reset.  owned(): the lease holds, and the period is
-    not over; ended(): it is over for good.  reset: the newest of the partition since it is owned.
+    checkpoint: the map's last one.  None if there is none, and the target must be empty, or new_log: what the target
+    has is from the log of an earlier topic, or from before a reset.  owned(): True if the lease holds, and the period
+    is not over; ended(): True if it is over for good.  reset: the partition's newest reset since it is owned.
     """
 
     source: TopicPartition
     target: TopicPartition
-    period: object  # of the consumer's shares: another one is another period
+    period: object  # period of the consumer's shares; another one is another period
     owned: Callable[[], bool]
     ended: Callable[[], bool]
-    pass_on: Callable[[MessageSet, Share, int], object]  # the last: how many of its first messages are not to be sent
+    pass_on: Callable[[MessageSet, Share, int], object]  # the last argument: how many of its first messages to skip
     topic: int | None = None
     reset: Reset | None = None
     new_log: bool = False
@@ -146,18 +149,18 @@ class ResumeGate:
     tail: Tail | None = None
     match: TailMatch | None = None
     held: deque[tuple[MessageSet, Share]] = field(default_factory=deque)
-    last: tuple[MessageSet, Share] | None = None  # it is in the target, and the source shows no more
+    last: tuple[MessageSet, Share] | None = None  # last set, which is in the target while the source shows no more
     open: bool = False
-    busy: bool = False  # sets are compared with the tail, or passed on: others wait behind them
-    unknown: bool = False  # a request of it has an unknown outcome
+    busy: bool = False  # sets are being compared or passed on: later ones wait behind them
+    unknown: bool = False  # one of its requests has an unknown outcome
     refused: ResumeRefused | None = None
 
 
 class Resumer:
-    """The gates of all partitions of one source.
+    """Gates of all partitions of one source.
 
-    waiting: why a partition waits, by its name.  unpark(tp): fetches a parked partition again; False: not yet.
-    source_end(tp): raises ConsumerError.
+    waiting: by partition name, the reason why it waits.  unpark(tp): fetches a parked partition again; False if it
+    cannot yet.  source_end(tp): raises ConsumerError.
     """
 
     def __init__(
@@ -178,10 +181,10 @@ class Resumer:
         self._unpark = unpark
         self._source_end = source_end
         self._gates: dict[TopicPartition, ResumeGate] = {}
-        self._followed: dict[TopicPartition, Reset | None] = {}  # the newest reset that a gate was opened behind
+        self._followed: dict[TopicPartition, Reset | None] = {}  # newest reset behind which a gate was opened
 
     def admit(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
-        """Let a set go on, now or once it is known from where; sets of a partition keep their order."""
+        """Let a set continue, now or once the point to resume is known; sets of a partition keep their order."""
         try:
             if topic.route.partitioning != "identity":
                 raise ResumeRefused(
@@ -226,8 +229,7 @@ class Resumer:
                 self._compare(gate, gate.match)
 
     def unknown(self, source: TopicPartition) -> None:
-        """A request has an unknown outcome: its partition is parked, and fetched again once nothing of it is in
-        flight."""
+        """Handle an unknown outcome: park the partition, and fetch it again once nothing of it is in flight."""
         gate = self._gates.get(source)
         if gate is not None and not gate.unknown:
             gate.unknown = True
@@ -240,25 +242,25 @@ class Resumer:
                 if self._unpark(gate.source):
                     return
             except ConsumerError:
-                return  # it is stopping
+                return  # the mirror stops
 
     def _lasts(self, gate: ResumeGate) -> bool:
-        """Its period is not over; the lease may be."""
+        """True if the gate's period is not over; the lease may be."""
         return self._gates.get(gate.source) is gate and not gate.ended()
 
     def _current(self, gate: ResumeGate) -> bool:
         return self._lasts(gate) and gate.owned()
 
     def _lease_holds(self, gate: ResumeGate) -> bool:
-        """Wait until the lease is renewed, if it is over; False: the period is."""
+        """Wait until the lease is renewed if it is over.  Return False if the period is over."""
         while self._lasts(gate) and not gate.owned():
             sleep(LAPSE_S)
         return self._lasts(gate)
 
     def _read(self, gate: ResumeGate) -> None:
-        """Until the tail is read, or the period is over."""
+        """Read the tail, retrying until that succeeds or the period is over."""
         name = str(gate.source)
-        self.waiting[name] = "resume: the target's end has to be still for one request.timeout.ms"
+        self.waiting[name] = "resume: the target's end must not move for one request.timeout.ms"
         try:
             while gate.tail is None and self._lease_holds(gate):
                 gate.checkpoint = None if gate.new_log else self._recorder.checkpoint(gate.source, gate.target)
@@ -279,7 +281,7 @@ class Resumer:
     def _begin(self, gate: ResumeGate, tail: Tail) -> None:
         start = gate.held[0][0].start
         if gate.checkpoint is None and not tail.empty and not gate.new_log:
-            whose = f"its log, which ends at {tail.end}, holds messages: whose they are is not known"
+            whose = f"its log, which ends at {tail.end}, holds messages of unknown origin"
             self._refuse(gate, f"the map has no checkpoint for it, and {whose}")
             return
         if gate.checkpoint is not None and gate.checkpoint.position < start and tail.digests:
@@ -291,7 +293,7 @@ class Resumer:
         self._compare(gate, gate.match)
 
     def _compare(self, gate: ResumeGate, match: TailMatch) -> None:
-        """Compare what was held back with the tail, and let the rest go on."""
+        """Compare the held sets with the tail, and let the rest continue."""
         gate.busy = True
         try:
             while gate.held and gate.refused is None and self._lease_holds(gate) and gate.held:
@@ -300,7 +302,7 @@ class Resumer:
                     gate.pass_on(fetched, share, 0)
                 else:
                     self._compare_or_refuse(gate, match, fetched, share)
-                sleep(0)  # comparing is long work: heartbeats and fetches go on in between
+                sleep(0)  # comparing takes long: let heartbeats and fetches run in between
         finally:
             gate.busy = False
 
@@ -313,20 +315,20 @@ class Resumer:
             self._compare_set(gate, match, fetched, share)
         except Mismatch as why:
             self._mismatch(gate, why, fetched, share)
-        except (RemoteError, LocalError) as damage:  # the library of its codec may be missing here
+        except (RemoteError, LocalError) as damage:  # the library of the set's codec may not be installed
             gate.held.appendleft((fetched, share))
             self._refuse(gate, f"the source cannot be compared: {damage}")
 
     def _compare_set(self, gate: ResumeGate, match: TailMatch, fetched: MessageSet, share: Share) -> None:
         known = gate.checkpoint.position if gate.checkpoint is not None else fetched.start
         there, at, at_border = 0, fetched.start, True
-        for message in in_turns(fetched.messages()):  # one after the other: a set may open to gigabytes
+        for message in in_turns(fetched.messages()):  # one by one: a set may decompress to gigabytes
             if message.offset >= known and not match.feed([digest(message.key, message.value)]):
-                if self._current(gate):  # else the period ended meanwhile
+                if self._current(gate):  # otherwise the period ended meanwhile
                     self._open(gate, match, at, at_border)
                     gate.pass_on(fetched, share, there)
                 return
-            # Within an entry of 0.7 there is no offset of its own: the older checkpoint stays the last.
+            # There is no separate offset within an entry of 0.7: the older checkpoint stays the last.
             there, at, at_border = there + 1, message.resume_at, message.resume_at > message.offset
         if not self._current(gate):
             return
@@ -339,9 +341,9 @@ class Resumer:
             self._open(gate, match, fetched.resume_at, True)
 
     def _await_end(self, gate: ResumeGate, match: TailMatch, last: tuple[MessageSet, Share]) -> None:
-        """Until another set follows the last one, or the source has no more."""
+        """Wait until another set follows the last one, or the source has no more."""
         name, shown = str(gate.source), last[0].resume_at
-        quiet_at: tuple[int, float] | None = None  # the end up to which it is read, and since when
+        quiet_at: tuple[int, float] | None = None  # the end up to which the source is read, and since when
         try:
             while True:
                 try:
@@ -356,7 +358,8 @@ class Resumer:
                         quiet_at = None
                     elif quiet_at is None or quiet_at[0] != source.end:
                         quiet_at = source.end, now()
-                    # Read to the end all the same: there are ends of transactions, which no set covers.
+                    # The source is read to its end although `last` ends earlier: ends of transactions are not part of
+                    # any set.
                     quiet = quiet_at is not None and now() - quiet_at[1] >= QUIET_S
                     if (source.end <= shown or quiet) and not gate.held:
                         break
@@ -369,7 +372,7 @@ class Resumer:
         self._end(gate, match, *last)
 
     def _end(self, gate: ResumeGate, match: TailMatch, fetched: MessageSet, share: Share) -> None:
-        """The source has no more than this set."""
+        """Finish matching: the source has no more than this set."""
         try:
             match.end()
         except Mismatch as why:
@@ -394,7 +397,7 @@ class Resumer:
         self._followed[gate.source] = gate.reset
         twice = f"; {match.repeated} of them twice" if match.repeated else ""
         log.info(
-            "source %s: %s goes on at %d, behind offset %d of %s: %d messages were there without an answer%s",
+            "source %s: %s resumes at %d, behind offset %d of %s: %d messages were there without an answer%s",
             self._name,
             gate.source,
             at,

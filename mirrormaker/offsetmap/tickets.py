@@ -1,8 +1,8 @@
-"""Tickets that tell the offset map where their parts were stored: decorators of the tickets a flow uses by itself.
+"""Tickets that tell the offset map where their parts were stored: decorators of a flow's own tickets.
 
-MapTickets      each part's ticket reports the offsets of the broker's response to the recorder
-ResumeTickets   the same for resume: target-end, where a part must not be stored twice: parts are counted, and an
-                unknown outcome is reported instead of a retry
+MapTickets      each part's ticket passes the offsets in the broker's response to the recorder
+ResumeTickets   tickets for resume: target-end, where a part must not be stored twice: messages are counted exactly, and
+                an unknown outcome is reported instead of retried
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from producer.errors import UnknownOutcome
 
 
 class PartTicket:
-    """One part of `ticket`, which may have others (kafkawire.model.Ticket, producer.outcomes.OffsetListener).
+    """Ticket of one part of a step, which shares `ticket` with other parts (kafkawire.model.Ticket,
+    producer.outcomes.OffsetListener).
 
-    position: of the source, where the part ends; None: more for its partition ends at the same position.
-    counted: the part's count is exact.  unknown(): called after it failed with an unknown outcome; None: then it is
-    sent again.
+    position: the source offset where the part ends, or None if more for its target partition ends at the same position.
+    counted: the part's count is exact.  unknown(): called after the part failed with an unknown outcome; None to retry
+    it instead.
     """
 
     __slots__ = (
@@ -62,18 +63,18 @@ class PartTicket:
         self._unknown = unknown
         self._base: tuple[int, bool] | None = None
         self._end = (0, False)
-        self._missing = False  # of a piece of it the broker did not say where it is
+        self._missing = False  # the broker did not say where a piece of it is stored
 
     @property
     def once(self) -> bool:
-        """It must not be stored twice (producer.outcomes.AtMostOnce)."""
+        """True if it must not be stored twice (producer.outcomes.AtMostOnce)."""
         return self._unknown is not None
 
     def may_send(self) -> bool:
         return self._ticket.may_send()
 
     def placed(self, count: int, offset: int | None, exact: bool) -> None:
-        """The next piece of it is stored; usually it is one."""
+        """Record that the next piece of it is stored; usually there is only one."""
         if offset is None:
             self._missing = True
             return
@@ -84,12 +85,12 @@ class PartTicket:
     def reached(self, resume_at: int) -> None:
         if self._reached is None or resume_at > self._reached:
             self._reached = resume_at
-            self._acknowledged(resume_at)  # first: reached() may let it be committed
+            self._acknowledged(resume_at)  # before reached(), which may let it be committed
             self._sent, self._base, self._missing = self._period.sends(self._target), None, False  # the rest of it
         self._ticket.reached(resume_at)
 
     def done(self) -> None:
-        self._acknowledged(self._position)  # first: done() may let it be committed
+        self._acknowledged(self._position)  # before done(), which may let it be committed
         self._ticket.done()
 
     def _acknowledged(self, position: int | None) -> None:
@@ -110,7 +111,7 @@ def part_tickets(
     *,
     unknown: Callable[[], object] | None = None,
 ) -> list[tuple[Part, PartTicket]]:
-    """The parts of a step that ends at resume_at, each with its ticket.  unknown: see PartTicket."""
+    """Return the parts of a step that ends at resume_at, each with its ticket.  For `unknown`, see PartTicket."""
     end = resume_at if period.hands_out(resume_at) else None
     if len(parts) == 1:
         return [(parts[0], PartTicket(ticket, period, parts[0], position=end, unknown=unknown))]
@@ -125,7 +126,7 @@ def part_tickets(
 
 
 class MapTickets:
-    """For a flow (mirrormaker.flow.Tickets)."""
+    """Factory of map tickets for a flow (mirrormaker.flow.Tickets)."""
 
     def __init__(self, recorder: MapRecorder) -> None:
         self._recorder = recorder
@@ -146,7 +147,8 @@ class MapTickets:
 
 
 class ResumeTickets(MapTickets):
-    """unknown(source): called when it is not known whether a part of that source partition is stored."""
+    """Factory of resume tickets.  unknown(source): called when a part of that source partition has an unknown
+    outcome."""
 
     def __init__(self, recorder: MapRecorder, dialect: Dialect, unknown: Callable[[TopicPartition], object]) -> None:
         super().__init__(recorder)
@@ -154,13 +156,13 @@ class ResumeTickets(MapTickets):
         self._unknown = unknown
 
     def _of_step(self, share: Share, period: OwnershipPeriod, step: Step) -> Sequence[tuple[Part, Ticket]]:
-        parts = [counted(part, self._dialect) for part in step.parts]  # where each message lies has to be known exactly
+        parts = [counted(part, self._dialect) for part in step.parts]  # each message's position must be exact
         ticket = share.ticket(step.resume_at, len(parts))
         return part_tickets(parts, ticket, period, step.resume_at, unknown=partial(self._unknown, period.source))
 
 
 def counted(part: Part, dialect: Dialect) -> Part:
-    """The part with the number of messages in it; a wrapper has to be opened for that.  Raises CorruptMessage."""
+    """Return the part with its exact number of messages; opens a wrapper to count them.  Raises CorruptMessage."""
     if part.counted:
         return part
     found, _ = dialect.messages.message_set(part.tp.topic, part.tp.partition, 0, memoryview(part.entries), 0)

@@ -1,9 +1,9 @@
-"""An offset map that is kept in a compacted topic of the target: the same calls as FileStorage.
+"""Offset map in a compacted topic of the target, with the same methods as FileStorage.
 
     append   sent in order; the sender retries until it is stored
-    sync     all of it is acknowledged, within WAIT_S: else OSError, as a disk that refuses
+    sync     waits until all of it is acknowledged; OSError after WAIT_S, as for a disk
 
-The topic has one partition; it is created where it is missing and target.zookeeper.connect is given.
+The topic has one partition; it is created if it is missing and target.zookeeper.connect is given.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from zkconsumer.offsetmap.topic import MAP_KEY, Slots, message_of, read_topic
 
 log = logging.getLogger(__name__)
 
-WAIT_S = 5.0  # a commit waits that long for the map
+WAIT_S = 5.0  # longest time that a commit waits for the map
 LEADER_AGAIN = RetryPolicy(retries=None, timeout_s=15.0, backoff=Backoff(0.2, factor=1.0))
 COMPACTED = {"cleanup.policy": "compact"}
 
 
 class TopicStorage:
-    """A map in a topic.  found: the topic as it was read, and slots behind it.  submit: a sender's."""
+    """Map in a topic.  found: the topic as it was read, and slots behind it.  submit: submits to the sender."""
 
     too_large = False  # compaction bounds it
 
@@ -56,33 +56,33 @@ class TopicStorage:
         self._dialect = dialect
         self._submit = submit
         self._in_flight = 0
-        self._acknowledged = Event()  # all that was appended
+        self._acknowledged = Event()  # set when everything appended is acknowledged
         self._acknowledged.set()
         self._failure: Exception | None = None
         if found.header is None:
             self._send([(MAP_KEY, header_line(header).rstrip("\n").encode())])
 
     def append(self, records: Sequence[Record]) -> None:
-        """Have records stored.  Raises OSError when the topic refused some."""
+        """Store records.  Raises OSError if the topic refused some."""
         self._raise()
         self._send([message_of(record, self._slots) for record in records])
 
     def sync(self) -> None:
-        """All that was appended is acknowledged.  Raises OSError."""
+        """Wait until everything appended is acknowledged.  Raises OSError."""
         if not self._acknowledged.wait(WAIT_S):
             raise TimeoutError(f"{self._in_flight} requests are not acknowledged after {WAIT_S:g} s")
         self._raise()
 
     def mend(self) -> None:
-        """After a refusal: try whether it takes more now."""
+        """Recover after an error: check whether the topic accepts records now."""
         self._failure = None
         self.sync()
 
     def cut(self, pause: Callable[[], object]) -> None:
-        """Nothing to do: too_large is never true."""
+        """Do nothing: too_large is never true."""
 
     def close(self) -> None:
-        """What is in flight at the end of the mirror went with its sender: it had been synced at the last commit."""
+        """Do nothing: requests still in flight ended with their sender, and the last commit had synced the map."""
 
     def _send(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         rows = ((number, key, value, None) for number, (key, value) in enumerate(messages))
@@ -96,7 +96,7 @@ class TopicStorage:
             raise OSError(str(self._failure))
 
     def completed(self, failure: Exception | None) -> None:
-        """A request was acknowledged, or failed."""
+        """Count a request that was acknowledged or failed."""
         self._failure = failure or self._failure
         self._in_flight -= 1
         if not self._in_flight:
@@ -104,7 +104,7 @@ class TopicStorage:
 
 
 class _RecordsTicket:
-    """The ticket of some records (kafkawire.model.Ticket)."""
+    """Ticket of some records (kafkawire.model.Ticket)."""
 
     __slots__ = ("_storage",)
 
@@ -115,7 +115,7 @@ class _RecordsTicket:
         return True
 
     def reached(self, resume_at: int) -> None:
-        """They are one piece."""
+        """Do nothing: the records are one piece."""
 
     def done(self) -> None:
         self._storage.completed(None)
@@ -128,7 +128,8 @@ class _RecordsTicket:
 
 
 def open_topic(name: str, header: Header, target: Target) -> TopicStorage:
-    """The map of a source, read from its topic.  Raises MapRefused; WireError while the target is out of reach."""
+    """Read the map of a source from its topic, and return it.  Raises MapRefused, and WireError while the target is
+    unreachable."""
     links = target.links()
     try:
         _create(name, target)

@@ -1,1 +1,1 @@
-"""Where a running mirror's time goes, and what its bottleneck is."""
+"""Profile of a running mirror: where its time goes, and what its bottleneck is."""

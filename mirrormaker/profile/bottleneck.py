@@ -1,11 +1,11 @@
-"""What a mirror's bottleneck is: source, target, link, CPU or handler.  Pure.
+"""Finds a mirror's bottleneck: source, target, link, CPU or handler.  Pure.
 
-handler   the event loop is in a handler, or a handler waits, half of the time
+handler   a handler runs in the event loop or waits, half of the time
 CPU       the event loop is busy nearly all of the time
-source    nothing is left to copy; or the fetches bring what they bring, and the way there is short
-target    what is fetched waits to be acknowledged, and the way there is short
-link      the same, and the way to the brokers is long (no response comes sooner) or narrow (most of the time
-          bytes are in transit)
+source    nothing is left to copy; or fetches wait for the source's brokers, and their latency is low
+target    fetched sets wait to be acknowledged, and the latency of the target's brokers is low
+link      one side waits, and the link to its brokers is long (every response takes long) or narrow (bytes are
+          in transit most of the time)
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Literal
 
 Name = Literal["handler", "CPU", "source", "target", "link"]
 
-HANDLER = 0.5  # of the time
+HANDLER = 0.5  # share of the time
 BUSY = 0.85
 OFTEN = 0.5
-FAR_S = 0.010  # a broker of the same site answers something sooner than that
-NARROW_BYTES_PER_S = 125e6  # a gigabit: what comes faster is no narrow link
-CAUGHT_UP_S = 1.0  # of lag, in messages at the mirror's own rate
+FAR_S = 0.010  # a broker in the same site answers some request faster than that
+NARROW_BYTES_PER_S = 125e6  # a gigabit: a link that carries more is not narrow
+CAUGHT_UP_S = 1.0  # seconds of lag, in messages at the mirror's own rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +30,8 @@ class Side:
 
     waiting   share of the time with a request that waits for the first byte of its response
     moving    share of the time in which bytes of a response (source) or of a request (target) are in transit
-    soonest_s the shortest time that any response took; None: there was none
-    bytes     that came or went
+    soonest_s shortest time of any response, or None without a response
+    bytes     received or sent
     """
 
     waiting: float = 0.0
@@ -43,15 +43,15 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """Where the time of a mirror went.
+    """Profile of a mirror: where its time went.
 
-    seconds   of the profile; cpu_s: processor time of the event loop's thread in it
-    ran       seconds in which each stage had the event loop (with what it waited for while nothing else ran); cpu:
-              processor time in it
-    waited    seconds in which a greenlet of a stage waited, while others ran: handler, commit, ZooKeeper
+    seconds   length of the profile; cpu_s: processor time of the event loop's thread in it
+    ran       seconds in which each stage had the event loop (including waits during which nothing else ran); cpu:
+              its processor time
+    waited    seconds in which a greenlet of a stage waited while others ran: handler, commit, ZooKeeper
     messages  copied
-    handled   messages that message.set.handler sent, by how they went: copied, encoded again
-    unread, unacknowledged   messages at the source not fetched yet, and fetched and not acknowledged, on average
+    handled   messages that message.set.handler sent: copied, or encoded again
+    unread, unacknowledged   messages not fetched yet, and messages fetched and not acknowledged (averages)
     """
 
     seconds: float
@@ -68,7 +68,7 @@ class Profile:
 
     @property
     def busy(self) -> float:
-        """Share of the time in which the event loop ran something."""
+        """Return the share of the time in which the event loop ran something."""
         return sum(self.ran.values()) / self.seconds
 
 
@@ -79,7 +79,7 @@ class Bottleneck:
 
 
 def bottleneck(profile: Profile) -> Bottleneck:
-    """What the mirror waits for most, in one sentence."""
+    """Return the bottleneck of the mirror, with one sentence about it."""
     handler = max(profile.ran.get("handler", 0.0), profile.waited.get("handler", 0.0)) / profile.seconds
     if handler >= HANDLER:
         return Bottleneck(
@@ -101,7 +101,7 @@ def bottleneck(profile: Profile) -> Bottleneck:
 
 
 def _held_by_target(profile: Profile) -> bool:
-    """Whether what is fetched waits for the target, and not the target for what is fetched."""
+    """True if fetched sets wait for the target, instead of the target for fetched sets."""
     if profile.unread < profile.unacknowledged * 0.1:
         return True
     fetching = profile.source.waiting + profile.source.moving
@@ -135,7 +135,7 @@ def _of_target(profile: Profile) -> Bottleneck:
 
 
 def _link(side: Side, where: str, helps: str, seconds: float) -> Bottleneck | None:
-    """A long link, a narrow one, or one of the two: responses that wait behind others' bytes come late, too."""
+    """Return a long link, a narrow one, or either: responses that wait behind other bytes are late, too."""
     long = side.soonest_s is not None and side.soonest_s >= FAR_S
     narrow = side.moving >= OFTEN and side.bytes < NARROW_BYTES_PER_S * side.moving * seconds
     late = f"no response of the {where}'s brokers comes sooner than {(side.soonest_s or 0) * 1000:.0f} ms"
@@ -152,7 +152,7 @@ def _link(side: Side, where: str, helps: str, seconds: float) -> Bottleneck | No
 
 
 def lines(profile: Profile) -> list[str]:
-    """The profile as text: a table of stages, the waits, and the bottleneck."""
+    """Return the profile as text: a table of stages, the waits, and the bottleneck."""
     found = bottleneck(profile)
     per_s = profile.messages / profile.seconds
     rows = [("stage", "runs s", "share", "CPU s"), *_rows(profile)]

@@ -1,8 +1,8 @@
-"""Takes a profile of the running mirror: nothing of it is there before it begins and after it ends.
+"""Profiler of the running mirror; it costs nothing before it begins and after it ends.
 
-A timer interrupts the event loop 200 times a second and says which stage runs (mirrormaker.profile.stages); an observer
-of the connections has the times of requests.  Both are taken away at the end, so that a mirror without a profile
-does no work for one.
+A timer interrupts the event loop 200 times a second and records which stage runs (mirrormaker.profile.stages); an
+observer of the connections measures requests.  Both are removed at the end, so that a mirror without a profile does no
+work for one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mirrormaker.profile.bottleneck import Profile, Side
 from mirrormaker.profile.stages import STAGES, stage_of, waits_of
 
 EVERY_S = 0.005
-STACKS_S = 0.1  # between two looks at where greenlets wait
+STACKS_S = 0.1  # interval between checks of where greenlets wait
 POSITIONS_S = 0.5
 FETCH, PRODUCE = "Fetch", "Produce"
 
@@ -35,16 +35,16 @@ class Sent:
 
     name: str
     at: float
-    whole: bool = False  # all its bytes are given to the socket
-    first: float | None = None  # when the first byte of its response came
+    whole: bool = False  # all its bytes are in the socket
+    first: float | None = None  # when the first byte of its response arrived
 
 
 class Requests:
-    """The requests in flight, and how long responses took: an observer of links."""
+    """Observer of links: the requests in flight, and response times."""
 
     def __init__(self) -> None:
         self._in_flight: dict[Link, deque[Sent]] = {}
-        self._soonest: dict[Broker, float] = {}  # of any response
+        self._soonest: dict[Broker, float] = {}  # shortest time of any response
         self._brokers: dict[str, set[Broker]] = {FETCH: set(), PRODUCE: set()}
         self.answered: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
@@ -84,13 +84,13 @@ class Requests:
                 self.answered[done.name] += 1
 
     def soonest_s(self, name: str) -> float | None:
-        """The shortest time that any response of the brokers took that got these requests."""
+        """Return the shortest response time of the brokers that received these requests."""
         if not self.answered[name]:
             return None
         return min((self._soonest[broker] for broker in self._brokers[name] if broker in self._soonest), default=None)
 
     def states(self) -> set[tuple[str, str]]:
-        """What requests do now: (their name, waiting or moving)."""
+        """Return the states of requests: (their name, waiting or moving)."""
         found: set[tuple[str, str]] = set()
         for link, waiting in self._in_flight.items():
             if link.broken is None:
@@ -104,7 +104,7 @@ def _state(sent: Sent) -> str:
 
 
 class Profiler:
-    """Collects ticks; flows: of the mirror, more may be added."""
+    """Collector of ticks.  flows: the mirror's flows; more may be added."""
 
     def __init__(self, flows: Sequence[Flow]) -> None:
         self._flows = flows
@@ -120,13 +120,13 @@ class Profiler:
         self._handled: Counter[str] = Counter()
 
     def run(self, seconds: float) -> Profile:
-        """Watch for that long.  Raises groundwork.sampling.TimerTaken."""
+        """Take a profile of that length.  Raises groundwork.sampling.TimerTaken."""
         for _ in self.watched(seconds, seconds):
             pass
         return self.profile()
 
     def watched(self, seconds: float, every_s: float) -> Iterator[None]:
-        """The same, for a caller that wants to hear every now and then that it still watches."""
+        """Take a profile, and yield every every_s seconds so that the caller can report progress."""
         done_before, handled_before, cpu_before = self._done(), self._sent_by_handlers(), time.thread_time()
         began = heard_at = now()
         try:
@@ -141,7 +141,7 @@ class Profiler:
                     Link.observer = None
                     self._seconds = now() - began
                     self._cpu_s = time.thread_time() - cpu_before
-        finally:  # no tick counts what this takes: it is after the time
+        finally:  # after the profile's time, so no tick may count this
             self._messages = self._done() - done_before
             self._handled = self._sent_by_handlers() - handled_before
 
@@ -153,7 +153,7 @@ class Profiler:
             self._states[state] += wall_s
 
     def _look_around(self, until: float) -> Iterator[None]:
-        """Where greenlets wait, and where partitions stand, every now and then."""
+        """Record regularly where greenlets wait, and how far partitions are."""
         looked_at = positions_at = now()
         while (left := until - now()) > 0:
             sleep(min(STACKS_S, left))
@@ -167,7 +167,7 @@ class Profiler:
             yield
 
     def _behind(self) -> tuple[int, int]:
-        """Messages not fetched yet, and fetched and not acknowledged."""
+        """Return how many messages are not fetched yet, and how many are fetched and not acknowledged."""
         unread = unacknowledged = 0
         for flow in list(self._flows):
             for row in flow.source.partitions():
@@ -181,7 +181,7 @@ class Profiler:
         return sum(row.done or 0 for flow in list(self._flows) for row in flow.source.partitions())
 
     def _sent_by_handlers(self) -> Counter[str]:
-        """Messages of message.set.handler so far, by how they went."""
+        """Return the messages of message.set.handler so far: copied, or encoded again."""
         found: Counter[str] = Counter()
         for flow in list(self._flows):
             for (_, how), count in flow.handled.items():
@@ -189,7 +189,7 @@ class Profiler:
         return found
 
     def profile(self) -> Profile:
-        """What was watched."""
+        """Return the profile."""
         seconds = self._seconds
         positions = self._positions or [self._behind()]
         unread, unacknowledged = (sum(each) / len(positions) for each in zip(*positions, strict=True))

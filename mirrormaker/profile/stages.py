@@ -45,9 +45,9 @@ Stack = Iterable[tuple[str, str]]  # module and function, the innermost first
 
 
 def stage_of(stack: Stack) -> str:
-    """The stage that runs."""
+    """Return the stage that runs."""
     below = ""
-    inside = False  # of anything but the event loop
+    inside = False  # in the event loop, or in code that it runs
     for module, _ in stack:
         owner = _of(module, OWNERS)
         if owner == "fetch" and below:
@@ -62,7 +62,7 @@ def stage_of(stack: Stack) -> str:
 
 
 def waits_of(stack: Stack) -> str:
-    """The stage that a waiting greenlet is in: handler, commit or ZooKeeper; "": one whose wait is no work."""
+    """Return the stage of a waiting greenlet: handler, commit or ZooKeeper; "" if its wait does not count as work."""
     found = ""
     for module, function in stack:
         if _of(module, OWNERS[:4]):

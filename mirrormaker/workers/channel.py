@@ -1,11 +1,11 @@
 """Channel between the supervisor and a worker: JSON lines both ways, on one socket that the worker inherits.
 
-    {"begin": {...}}                                          the first line: what the worker starts with
-    {"id": 7, "command": "pause", "arguments": {...}}         the supervisor asks, as commands ask a mirror
-    {"id": 7, "answer": [...]}   or {"id": 7, "error": "..."} the worker answers, once, in any order
-    {"notify": ["READY=1", "STATUS=..."]}                     what a daemon tells systemd, a worker tells its supervisor
+    {"begin": {...}}                                          first line: the worker's configuration
+    {"id": 7, "command": "pause", "arguments": {...}}         request of the supervisor, as commands send it to a mirror
+    {"id": 7, "answer": [...]}   or {"id": 7, "error": "..."} the worker's response, exactly one, in any order
+    {"notify": ["READY=1", "STATUS=..."]}                     notification that a single daemon would send to systemd
 
-The end of the socket is the end of the other process: so a worker never outlives a supervisor that was killed.
+The socket closes when the other process ends: so a worker never outlives a supervisor that was killed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Channel:
-    """One end, in the hub of its caller.  received(line): called in the reader's task with each object that comes.
+    """One end of the channel, in the hub of its caller.  received(line): called in the reader's task with each object.
 
     closed: set once the other end is gone.
     """
@@ -35,24 +35,24 @@ class Channel:
         self._tasks = [tasks.spawn(f"{name}-read", self._read), tasks.spawn(f"{name}-write", self._write)]
 
     def send(self, line: dict[str, Any]) -> None:
-        """Send an object, in order, some time; never waits.  After the other end has gone nothing is sent."""
+        """Queue an object to be sent, in order, without waiting.  Nothing is sent once the other end is gone."""
         if not self.closed.is_set():
             self._outgoing.put(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     @property
     def unsent(self) -> int:
-        """Objects that the other end has not taken yet."""
+        """Return the number of objects that the other end has not accepted yet."""
         return int(self._outgoing.qsize())
 
     def close(self) -> None:
-        """End it; from a task that is neither its reader nor its writer."""
+        """Close it; call from a task that is neither its reader nor its writer."""
         self.closed.set()
         for task in self._tasks:
             task.end(0)
         self._connection.close()
 
     def _write(self) -> None:
-        with suppress(OSError):  # the reader hears of the end, too
+        with suppress(OSError):  # the reader also notices the end
             while True:
                 self._connection.sendall(self._outgoing.get())
 

@@ -1,11 +1,11 @@
 """Commands that a mirror of several workers answers as one.
 
-status, topics            of all workers together
-pause, resume, throttle   one worker checks and changes them, and keeps them where --keep is given; the others get
-                          the limits that came of it.  A throttle is of the whole mirror: it is divided by how many
-                          of its partitions each worker owns
+status, topics            merged from all workers
+pause, resume, throttle   one worker checks and changes the limits, and keeps them if --keep is given; the others get
+                          the result.  A throttle covers the whole mirror: each worker gets a share by the number
+                          of its partitions that it owns
 parked, retry, release    the worker that owns the partition
-set-log-level, profile    all; each worker's profile is its own
+set-log-level, profile    all workers; each has its own profile
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Workers(Protocol):
 
 
 class WorkersControl:
-    """The actions of a supervisor."""
+    """Actions of a supervisor."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
-        self._changing = Lock()  # of the limits: one after the other
+        self._changing = Lock()  # changes of the limits run one after the other
 
     def actions(self) -> dict[str, Action]:
-        """By the name of their command."""
+        """Return the actions by command name."""
         own: dict[str, Action] = {
             "status": self._status,
             "topics": self._topics,
@@ -83,7 +83,7 @@ class WorkersControl:
             first = self._first()
             answer = first.ask(command, arguments)
             rows = first.ask("limits")
-            self._workers.limited(rows)  # also for a worker that starts meanwhile
+            self._workers.limited(rows)  # also for a worker that is starting
             for worker in self._workers.serving:
                 if worker is not first:
                     worker.ask("limits", {"rows": rows})
@@ -144,7 +144,7 @@ class WorkersControl:
         return [(worker, worker.ask("parked", asked)) for worker in self._workers.serving]
 
     def _first(self) -> WorkerProcess:
-        """The worker that answers for all.  Raises Refused."""
+        """Return the worker that answers for all.  Raises Refused."""
         if not self._workers.serving:
             raise Refused("no worker of this mirror is running now: try again; its log says why")
         return self._workers.serving[0]

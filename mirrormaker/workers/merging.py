@@ -1,9 +1,9 @@
-"""Merging: the reports of several workers as that of one mirror, and their parts of its throttles.  Pure.
+"""Merging: combines the reports of several workers into one, and divides throttles among workers.  Pure.
 
-counts        sums, with what workers counted that are not there any more
-partitions    of all; one that moves and is reported twice is shown once
-sources       the worst state, each reason once; the lag is not known while a worker is away
-readiness     ready once every worker is, also one that owns no partition
+counts        sums, including the counts of workers that have ended
+partitions    of all workers; one that moves and is reported twice is shown once
+sources       the worst state, each reason once; the lag is unknown while a worker is missing
+readiness     ready once every worker is, including workers that own no partition
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mirrormaker.report import (
     WorkerReport,
 )
 
-STATES = ("refused", "out of reach", "joining", "running")  # of a source, the worst first
+STATES = ("refused", "out of reach", "joining", "running")  # worst state of a source first
 NO_PARTITION = "owns no partition: there are more workers than the assignment has work for; it stands by"
 T = TypeVar("T")
 
@@ -34,8 +34,9 @@ T = TypeVar("T")
 def merged(
     base: MirrorReport, workers: Sequence[WorkerReport], reports: Mapping[int, MirrorReport], past: MirrorReport
 ) -> MirrorReport:
-    """The mirror.  base: what the supervisor knows: start, release, target, sources, own happenings, reload, log level,
-    and why it is not ready.  workers: all; reports: the newest of those that run; past: see `ended`."""
+    """Return the report of the mirror.  base: facts of the supervisor: start, release, target, sources, own happenings,
+    reload, log level, and why it is not ready.  workers: all; reports: the newest of those that run; past: see `ended`.
+    """
     living = [reports[worker.number] for worker in workers if worker.number in reports]
     everything = [*living, past]
     whole = len(living) == len(workers) and all(worker.state == "running" for worker in workers)
@@ -65,7 +66,7 @@ def merged(
 
 
 def ended(past: MirrorReport, worker: int, last: MirrorReport) -> MirrorReport:
-    """What is left of workers that ended: their counts, and what happened to them.  past: of those before."""
+    """Return the counts and events of workers that ended.  past: the result for earlier workers."""
     return replace(
         past,
         sources=tuple(_counts(source, [*past.sources, *last.sources]) for source in past.sources),
@@ -81,8 +82,8 @@ def ended(past: MirrorReport, worker: int, last: MirrorReport) -> MirrorReport:
 
 
 def shares(limits: Limits, reports: Mapping[int, MirrorReport]) -> dict[int, dict[tuple[str, str], float]]:
-    """The part of each throttle that each worker may use, by worker, then by source and topic: as many of its
-    partitions as the worker owns.  Where none is owned, all get the same part."""
+    """Return each worker's part of each throttle, by worker, then by source and topic: in proportion to the partitions
+    that it owns.  If none are owned, all get equal parts."""
     found: dict[int, dict[tuple[str, str], float]] = {number: {} for number in reports}
     for limit in limits:
         if not isinstance(limit, Throttle):
@@ -90,7 +91,8 @@ def shares(limits: Limits, reports: Mapping[int, MirrorReport]) -> dict[int, dic
         owned = {number: sum(_meant(limit, row) for row in report.partitions) for number, report in reports.items()}
         total = sum(owned.values())
         for number, count in owned.items():
-            # A worker that owns none may get some any moment: until its part is known it has that of one partition.
+            # A worker that owns none may get some at any moment: until its part is known it has the part of one
+            # partition.
             part = max(count, 1) / max(total, 1) if total else 1 / len(reports)
             found[number][limit.source, limit.topic] = min(1.0, part)
     return found
@@ -128,7 +130,7 @@ def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorRepo
 
 
 def _counts(source: SourceReport, rows: Iterable[SourceReport]) -> SourceReport:
-    """The source with the counts of all rows of it."""
+    """Return the source with the counts of all its rows."""
     mine = [row for row in rows if row.name == source.name]
     return replace(
         source,
@@ -138,13 +140,14 @@ def _counts(source: SourceReport, rows: Iterable[SourceReport]) -> SourceReport:
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    """The sum of those that are known; None: none is."""
+    """Return the sum of the known counts, or None if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def _partitions(living: Sequence[MirrorReport]) -> tuple[PartitionReport, ...]:
-    """Rows of all workers.  While a partition moves both its owners may show it: the one that is not leaving counts."""
+    """Return the rows of all workers.  While a partition moves, both its owners may show it: the one that is not
+    leaving counts."""
     found: dict[tuple[str, str, str], PartitionReport] = {}
     for report in living:
         for row in report.partitions:
@@ -155,7 +158,7 @@ def _partitions(living: Sequence[MirrorReport]) -> tuple[PartitionReport, ...]:
 
 
 def _connections(living: Sequence[MirrorReport]) -> tuple[ConnectionReport, ...]:
-    """Those of all workers to each broker."""
+    """Return the connections of all workers to each broker."""
     found: dict[tuple[str, str, int], ConnectionReport] = {}
     for row in (row for report in living for row in report.connections):
         known = found.setdefault((row.source, row.side, row.broker), replace(row, open=0, most=0))
@@ -187,7 +190,7 @@ def _worker(worker: WorkerReport, report: MirrorReport | None) -> WorkerReport:
 def _not_ready(
     base: MirrorReport, workers: Sequence[WorkerReport], reports: Mapping[int, MirrorReport]
 ) -> tuple[str, ...]:
-    """Each reason once: that of all workers as it is, that of some with their numbers."""
+    """Return each reason once: a reason of all workers unchanged, one of some workers with their numbers."""
     away: defaultdict[str, list[int]] = defaultdict(list)
     said: defaultdict[str, list[int]] = defaultdict(list)
     for worker in workers:

@@ -1,7 +1,7 @@
-"""One worker as its supervisor sees it: a process that is started, asked, watched and ended.
+"""Worker process as its supervisor handles it: started, queried, watched and ended.
 
-The process begins by exec of the same command line, with --as-worker: nothing of the supervisor is forked into it but
-one end of a socket.  It has a process group of its own, so that a terminal's ctrl-C reaches the supervisor alone.
+The process execs the same command line with --as-worker: nothing of the supervisor is forked into it except one end of
+a socket.  It has its own process group, so that a terminal's ctrl-C reaches only the supervisor.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from mirrormaker.control.server import Refused
 from mirrormaker.report import MirrorReport
 from mirrormaker.workers.channel import Channel
 
-ASK_S = 60.0  # a release may take half of it
+ASK_S = 60.0  # a release may take up to half of this
 MAX_UNSENT = 100
 OPTION = "--as-worker"
-NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_PID")  # systemd hears the supervisor alone
-SERVING = "SERVING=1"  # from now on a worker answers
+NOT_INHERITED = ("NOTIFY_SOCKET", "WATCHDOG_PID")  # only the supervisor notifies systemd
+SERVING = "SERVING=1"  # the worker answers requests from now on
 
 
 class Silent(Refused):
-    """A worker does not answer, or is not there; the text is one sentence."""
+    """Raised when a worker does not answer, or does not run; the text is one sentence."""
 
 
 def packed(configuration: Configuration) -> str:
@@ -41,30 +41,30 @@ def packed(configuration: Configuration) -> str:
 
 
 def unpacked(text: str) -> Configuration:
-    """Return the configuration that packed() made a text of; our supervisor sent it, so it may be unpickled."""
+    """Return the configuration from the text of packed(); our supervisor sent it, so unpickling is safe."""
     found: Configuration = pickle.loads(base64.b64decode(text))
     return found
 
 
 def command_line(number: int, fd: int) -> list[str]:
-    """Of a worker: the command line of this process, and which worker it is."""
+    """Return the command line of a worker: this process's own, and the worker's number."""
     given = sys.argv[1:]  # begins with `run`
     program = sys.orig_argv[1 : len(sys.orig_argv) - len(given)]
     return [sys.executable, *program, given[0], OPTION, f"{number}:{fd}", *given[1:]]
 
 
 class WorkerProcess:
-    """A worker.  notified(worker, lines): called with what its daemon would tell systemd.
+    """A worker.  notified(worker, lines): called with notifications that a single daemon would send to systemd.
 
-    ready: its process runs and has begun to mirror.  pinged_at: of its watchdog, or its start.  report: its newest;
-    configuration: what it was started with, or was changed to.
+    ready: its process runs and has begun to mirror.  pinged_at: time of its last watchdog ping, or of its start.
+    report: the newest; configuration: what it was started with or changed to.
     """
 
     def __init__(self, number: int, tasks: TaskGroup, notified: Callable[[WorkerProcess, list[str]], object]) -> None:
         self.number = number
         self.restarts = 0
         self.restart_at: float | None = None  # while it has no process
-        self.why = ""  # its last process ended
+        self.why = ""  # why its last process ended
         self.serving = self.ready = False
         self.started_at = self.pinged_at = now()
         self.silent_since: float | None = None
@@ -107,11 +107,12 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of its process; None: it has none."""
+        """Return the pid of its process, or None."""
         return self._process.pid if self._process is not None else None
 
     def ended(self) -> int | None:
-        """How its process ended (-N: by signal N), once: from then on it has none.  None: it runs, or there is none."""
+        """Return once how its process ended (-N: by signal N); afterwards there is no process.  Return None if it runs,
+        or if there is none."""
         if self._process is None or (code := self._process.poll()) is None:
             return None
         self._process = None
@@ -124,21 +125,21 @@ class WorkerProcess:
         return code
 
     def stop(self) -> None:
-        """Have it stop in order: by request where it answers requests, so that a SIGTERM from elsewhere is not taken
-        for the second one."""
+        """Stop it in order: by request if it answers requests, so that a SIGTERM from elsewhere does not count as the
+        second one."""
         if self.serving and self._channel is not None:
             self._channel.send({"id": 0, "command": "stop", "arguments": {}})
         else:
             self.signal(signal.SIGTERM)
 
     def signal(self, number: int) -> None:
-        """Send its process a signal, where it has one."""
+        """Send its process a signal, if it has one."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
     def usage(self) -> tuple[float | None, int | None]:
-        """CPU seconds and resident bytes of its process; None where the system does not say."""
+        """Return CPU seconds and resident bytes of its process; None if the system does not say."""
         try:
             fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
             ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
@@ -146,10 +147,11 @@ class WorkerProcess:
         except (OSError, ValueError, IndexError):
             return None, None
 
-    # ---- what it is asked -------------------------------------------------------------------------------------------
+    # ---- requests
+    # --------------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None, timeout_s: float = ASK_S) -> Any:
-        """Its answer.  Raises Refused with its reason, Silent."""
+        """Send a request and return the response.  Raises Refused with the worker's reason, and Silent."""
         channel = self._channel
         if channel is None or not self.serving:
             raise Silent(f"worker {self.number} is not running now: try again")

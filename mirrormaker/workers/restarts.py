@@ -1,8 +1,8 @@
-"""Restarts: whether a worker that ended is started again, and when.  Pure.
+"""Restarts: decides whether and when a worker that ended is started again.  Pure.
 
-    exit 64, 65, 73, 77 or 78     needs a person: the mirror ends with that code, as one daemon does
+    exit 64, 65, 73, 77 or 78     needs an operator: the mirror ends with that code, as one daemon does
     before the first READY        an exit code ends the mirror, as one daemon's start is refused; a signal does not
-    69 once the mirror runs       a cluster is out of reach, which does not end a mirror: tried again every 30 s
+    69 once the mirror runs       a cluster is unreachable, which does not end a mirror: retried every 30 s
     anything else                 started again after 1 s, 2 s, 4 s ... at most 30 s
     MAX_DEATHS in a row           each within STEADY_S of its start: the mirror ends with the last exit code
 
@@ -26,7 +26,7 @@ NEEDS_A_PERSON = frozenset({exits.USAGE, exits.DATA, exits.STATE_FOLDER, exits.P
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The worker is started again after a delay; the sentence says so."""
+    """Decision to start the worker again after a delay, with a sentence."""
 
     delay_s: float
     sentence: str
@@ -34,7 +34,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The mirror ends with an exit code; the sentence says why."""
+    """Decision to end the mirror with an exit code, with the reason as a sentence."""
 
     code: int
     sentence: str
@@ -47,7 +47,8 @@ class Restarts:
         self._in_a_row: dict[int, int] = {}  # by worker
 
     def died(self, number: int, code: int, *, lived_s: float, started: bool) -> Again | End:
-        """code: as subprocess has it, -N for signal N.  lived_s: since its start; started: READY was said."""
+        """Decide after a worker's death.  code: -N for signal N, as in subprocess.  lived_s: since its start; started:
+        READY was reported."""
         how = ending(code)
         if code in NEEDS_A_PERSON:
             return End(code, f"worker {number} ended with {how}, and another start would end alike: the mirror ends")
@@ -68,7 +69,7 @@ class Restarts:
 
 
 def ending(code: int) -> str:
-    """exit code 70, SIGKILL."""
+    """Return a description of an exit code: exit code 70, SIGKILL."""
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -78,8 +79,8 @@ def ending(code: int) -> str:
 
 
 def exit_code(codes: Iterable[int]) -> int:
-    """The code of a mirror whose workers were stopped and ended with these: 0 where all are, the first that is neither
-    0 nor 75, else 75.  One that a signal ended was not drained."""
+    """Return the exit code of a mirror whose stopped workers ended with these: 0 if all are 0, else the first that is
+    neither 0 nor 75, else 75.  A worker that a signal ended was not drained."""
     found = [exits.TEMPORARY if code < 0 else code for code in codes]
     worse = [code for code in found if code not in (exits.CLEAN, exits.TEMPORARY)]
     return worse[0] if worse else exits.TEMPORARY if exits.TEMPORARY in found else exits.CLEAN

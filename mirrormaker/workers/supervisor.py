@@ -1,7 +1,7 @@
-"""Supervisor: a mirror in several processes, seen as one by status, metrics, commands, signals and systemd.
+"""Supervisor: a mirror in several processes, shown as one by status, metrics, commands, signals and systemd.
 
-start   each worker begins by exec and joins the group; READY once all have begun to mirror
-run     a worker that ends is started again (restarts.py); what shows the mirror merges their reports (merging.py)
+start   each worker execs and joins the group; READY once all have begun to mirror
+run     a worker that ends is started again (restarts.py); views of the mirror merge their reports (merging.py)
 stop    all stop in order at the same time, then this process ends with one exit code
 
 It copies nothing and connects to no cluster.
@@ -47,18 +47,19 @@ from mirrormaker.workers.restarts import End, Restarts, exit_code
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.1
-FRESH_S = 0.4  # a report of a worker is asked for at most that often
-REPORT_S = 3.0  # longest time to wait for one
-SILENT_S = 15.0  # a worker that answers nothing for so long is not alive
-DIVIDE_S = 2.0  # between two looks at which worker owns what, while something is throttled
-STOP_S = 10.0  # of a worker, as of a daemon
-KILL_S = 15.0  # after that a worker that does not stop is killed
+FRESH_S = 0.4  # shortest interval between reports requested from a worker
+REPORT_S = 3.0  # longest wait for a report
+SILENT_S = 15.0  # a worker that is silent for longer counts as not alive
+DIVIDE_S = 2.0  # interval between divisions of throttles, while there are any
+STOP_S = 10.0  # time limit for a worker to stop, as for a daemon
+KILL_S = 15.0  # a worker that has not stopped by then is killed
 RELOAD_S = 60.0
-MISSED_S = 1.0  # time for which the supervisor itself could not run: it does not count as a worker's silence
+MISSED_S = 1.0  # a supervisor delayed for longer does not count the delay as a worker's silence
 
 
 def run_supervisor(configuration: Configuration, read: Callable[[], Configuration]) -> int:
-    """Mirror in several processes until a signal ends it; the exit code.  read: as of run_daemon."""
+    """Mirror in several processes until a signal ends it, and return the exit code.  read: reads the configuration
+    again."""
     try:
         log_in_thread()
     except NoThread as refused:
@@ -66,14 +67,14 @@ def run_supervisor(configuration: Configuration, read: Callable[[], Configuratio
         return exits.TEMPORARY
     terminal = StatusLine(sys.stderr, shutil.get_terminal_size().columns)
     mirror = configuration.mirror
-    # The terminal writes, flushes and has a descriptor: all that is used.
+    # The terminal has write, flush and a descriptor; logging uses nothing else.
     set_up_logging(mirror.log_level, mirror.log_format, stream=terminal)  # type: ignore[arg-type]
     systemd = Systemd(os.environ, os.getpid(), configuration.shown_name)
     return Supervisor(configuration, read, terminal, systemd).run()
 
 
 class Supervisor:
-    """The workers of one mirror, and what shows them as one."""
+    """Workers of one mirror, and the views that show them as one."""
 
     def __init__(
         self, configuration: Configuration, read: Callable[[], Configuration], terminal: StatusLine, systemd: Systemd
@@ -84,8 +85,8 @@ class Supervisor:
         self._systemd = systemd
         self._tasks = TaskGroup()
         self._stop = Event()
-        self._started = Event()  # READY was said
-        self._end: End | None = None  # why it ends by itself
+        self._started = Event()  # READY was reported
+        self._end: End | None = None  # why the mirror ends by itself
         self._signals = Signals(
             self._tasks,
             self._stop.set,
@@ -96,7 +97,7 @@ class Supervisor:
             WorkerProcess(number, self._tasks, self._notified) for number in range(1, configuration.mirror.workers + 1)
         ]
         self._restarts = Restarts()
-        self._limits: Sequence[Mapping[str, Any]] | None = None  # None: what is kept
+        self._limits: Sequence[Mapping[str, Any]] | None = None  # None: use the kept limits
         self._shares: dict[int, dict[tuple[str, str], float]] = {}
         self._level = current_level()
         self._last_reload: ReloadReport | None = None
@@ -116,7 +117,7 @@ class Supervisor:
     # ---- run and stop -----------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Until a signal, or until the mirror ends by itself; the exit code."""
+        """Run until a signal, or until the mirror ends by itself; return the exit code."""
         self._signals.take()
         for sentence in (*self._configuration.warnings, *self._configuration.notes):
             log.warning("%s", sentence, extra={"event": "configuration", "key": sentence})
@@ -153,9 +154,9 @@ class Supervisor:
         return code
 
     def _look(self) -> None:
-        """What has happened to the processes; what is due."""
+        """Check the processes, and do what is due."""
         looked_at, self._looked_at = self._looked_at, now()
-        if (missed_s := self._looked_at - looked_at - LOOK_S) > MISSED_S:  # their signs of life are not read yet
+        if (missed_s := self._looked_at - looked_at - LOOK_S) > MISSED_S:  # their messages are not read yet
             for worker in self._workers:
                 worker.pinged_at = min(self._looked_at, worker.pinged_at + missed_s)
         for worker in self._workers:
@@ -180,7 +181,7 @@ class Supervisor:
         }
         try:
             worker.start(begin, os.environ)
-        except OSError as refused:  # no process, no descriptor, no memory
+        except OSError as refused:  # no process, descriptor or memory left
             self._again(worker, exits.TEMPORARY, str(refused.strerror or refused))
             return
         log.info("worker %d: process %d", worker.number, worker.pid, extra={"event": "worker-start", "always": True})
@@ -204,11 +205,12 @@ class Supervisor:
         log.error("%s", sentence, extra={"event": "worker-died", "always": True})
 
     def _hangs(self, worker: WorkerProcess) -> bool:
-        """Whether a worker gives no sign of life for as long as systemd would wait for one; where it waits."""
+        """True if a worker shows no sign of life for as long as systemd would wait, if it has a
+        watchdog.  Then the worker is to be ended."""
         limit_s = self._systemd.watchdog_s
         if limit_s is None or now() - worker.pinged_at < limit_s:
             return False
-        log.error("worker %d: no sign of life for %.0f s; it is ended", worker.number, limit_s)
+        log.error("worker %d: no sign of life for %.0f s; ending it", worker.number, limit_s)
         worker.pinged_at = now()
         return True
 
@@ -228,11 +230,11 @@ class Supervisor:
         self._tasks.spawn("status", self._status.run)
 
     def _stop_all(self) -> list[int]:
-        """How the workers ended that ran."""
+        """Stop all workers that run, and return their exit codes."""
         self._stop.set()
         self._systemd.stopping(STOP_S + 1)
         log.info("stopping: all workers stop", extra={"event": "stopping"})
-        loading = [worker for worker in self._workers if not worker.serving]  # they hold nothing that is to be drained
+        loading = [worker for worker in self._workers if not worker.serving]  # they own nothing that must be drained
         for worker in self._workers:
             worker.stop()
         codes, running = [], [worker for worker in self._workers if worker.pid is not None]
@@ -244,7 +246,7 @@ class Supervisor:
                     running.remove(worker)
             if running and now() > killed_at:
                 names = ", ".join(str(worker.number) for worker in running)
-                log.error("worker %s: not stopped within %g s; it is killed", names, KILL_S)
+                log.error("worker %s did not stop within %g s; killing it", names, KILL_S)
                 self._kill_all()
                 killed_at = float("inf")
             sleep(LOOK_S / 2)
@@ -257,22 +259,22 @@ class Supervisor:
     # ---- what workers say -------------------------------------------------------------------------------------------
 
     def _notified(self, worker: WorkerProcess, lines: list[str]) -> None:
-        if "WATCHDOG=1" in lines:  # a line of status is none: a worker whose partitions stand still sends that, too
+        if "WATCHDOG=1" in lines:  # a status line does not count: a worker with stalled partitions sends it, too
             worker.pinged_at = now()
-        if SERVING in lines and self._limits is not None:  # they may have changed while it started
+        if SERVING in lines and self._limits is not None:  # limits may have changed during its start
             self._tasks.spawn(f"limits-{worker.number}", self._tell_limits, worker)
         if "READY=1" in lines and not worker.ready:
             worker.ready, worker.pinged_at = True, now()
-            if worker.configuration is not self._configuration:  # changed while it started
+            if worker.configuration is not self._configuration:  # it changed during the worker's start
                 self._tasks.spawn(f"reload-{worker.number}", self._reload_late, worker)
 
     @property
     def serving(self) -> Sequence[WorkerProcess]:
-        """Workers that answer requests."""
+        """Return the workers that answer requests."""
         return [worker for worker in self._workers if worker.serving]
 
     def report(self) -> MirrorReport:
-        """The mirror, as of at most FRESH_S ago."""
+        """Return a report of the mirror that is at most FRESH_S old."""
         with self._asking:
             if now() - self._asked_at > FRESH_S:
                 asked = [self._tasks.spawn(f"report-{one.number}", self._ask_report, one) for one in self.serving]
@@ -283,12 +285,12 @@ class Supervisor:
         return merged(self._base(), [self._row(worker) for worker in self._workers], reports, self._past)
 
     def changed(self) -> None:
-        """An operator changed something: the next report is of after that."""
+        """Expire the report, because an operator changed something."""
         with self._asking:
             self._asked_at = float("-inf")
 
     def observe(self) -> None:
-        """Workers count what they do themselves."""
+        """Do nothing: workers count what they do themselves."""
 
     def _ask_report(self, worker: WorkerProcess) -> None:
         pid, asked_at = worker.pid, now()
@@ -303,7 +305,7 @@ class Supervisor:
             worker.silent_since = None
 
     def silent(self) -> list[str]:
-        """Workers that run and do not answer: a sentence each."""
+        """Return a sentence for each worker that runs but does not answer."""
         self.report()
         return [
             f"worker {one.number} does not answer for {now() - one.silent_since:.0f} s"
@@ -339,7 +341,7 @@ class Supervisor:
         return replace(found, happenings=self._happenings.newest(), reload=self._last_reload, not_ready=stopping)
 
     def _blank(self) -> MirrorReport:
-        """What is known without any worker."""
+        """Return the report without any worker."""
         sources = tuple(
             SourceReport(
                 name=source.name,
@@ -377,7 +379,7 @@ class Supervisor:
     # ---- what shows and changes it ----------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """HTTP and control socket, before any worker starts.  Raises _Refused."""
+        """Open HTTP and the control socket, before any worker starts.  Raises _Refused."""
         mirror = self._configuration.mirror
         place = own_place(self._configuration.name, mirror.control_socket, os.environ)
         if place is not None:
@@ -399,14 +401,14 @@ class Supervisor:
         try:
             url = server.start(mirror.http_listen)
         except OSError as refused:
-            why = (refused.strerror or str(refused)).partition(": (")[0]  # without the address, which is said already
+            why = (refused.strerror or str(refused)).partition(": (")[0]  # strip the address, which the sentence names
             raise _Refused(
                 exits.CONFIGURATION, f"http.listen={mirror.http_listen}: cannot listen there: {why}"
             ) from refused
         log.info("status page: %s", url, extra={"event": "http"})
 
     def _late_s(self) -> float:
-        """How late an event loop of this mirror was lately, at worst."""
+        """Return the largest recent delay of an event loop of this mirror."""
         return max(self._lag.lately_ms / 1000, *(worker.loop_lag_s for worker in self._workers))
 
     def _metrics(self) -> list[tuple[int, str]]:
@@ -417,7 +419,7 @@ class Supervisor:
         return found
 
     def limited(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """These limits hold, also for workers that start later."""
+        """Apply these limits, also to workers that start later."""
         self._limits = rows
         self._shares = {}
 
@@ -431,7 +433,7 @@ class Supervisor:
                 self.limited(self.serving[0].ask("limits", timeout_s=REPORT_S))
 
     def _divide(self) -> None:
-        """Tell each worker its part of the throttles, whenever that is another one."""
+        """Send each worker its part of the throttles, if it changed."""
         while True:
             sleep(DIVIDE_S)
             limits = limits_of(self._limits or ())
@@ -449,7 +451,7 @@ class Supervisor:
                     self._shares[number] = parts
 
     def set_level(self, level: str) -> None:
-        """Log from this level on, everywhere.  Raises Refused."""
+        """Log from this level everywhere.  Raises Refused."""
         self._level = level
         set_level(level)
         for worker in self.serving:
@@ -458,7 +460,8 @@ class Supervisor:
     # ---- signals ----------------------------------------------------------------------------------------------------
 
     def _on_hup(self) -> None:
-        """SIGHUP: all workers read the configuration again, or none.  A terminal that is closed sends it, too: stop."""
+        """Handle SIGHUP: all workers read the configuration again, or none.  A closed terminal also sends it: then
+        stop."""
         if self._terminal.rewrites:
             self._stop.set()
             return
@@ -471,7 +474,7 @@ class Supervisor:
             self._systemd.ready(line if problem else f"reloaded; {line}")
 
     def _reload(self) -> str:
-        """Why it failed; "": it did not."""
+        """Reload all workers; return why that failed, or ""."""
         try:
             read = read_settled(self._configuration.files, self._read, sleep)
             reload = decide(self._configuration, read)
@@ -505,7 +508,7 @@ class Supervisor:
         try:
             problem = worker.ask("apply-reload", timeout_s=RELOAD_S)
             worker.configuration = self._configuration
-        except Silent as gone:  # started again it has the new configuration
+        except Silent as gone:  # its next process starts with the new configuration
             problem = "" if worker.pid is None else str(gone)
         except Refused as reason:
             problem = str(reason)
@@ -518,7 +521,7 @@ class Supervisor:
         return "; ".join(problems)
 
     def _reload_late(self, worker: WorkerProcess) -> None:
-        """A worker that was starting while the others changed their configuration."""
+        """Reload a worker that was starting while the others changed their configuration."""
         with self._reloading:
             if worker.configuration is self._configuration:
                 return
@@ -531,19 +534,20 @@ class Supervisor:
                 log.error("worker %d: %s", worker.number, problem, extra={"event": "reload-failed"})
 
     def _on_usr1(self) -> None:
-        """SIGUSR1: the state of this process and of each worker to the log."""
+        """Handle SIGUSR1: log the state of this process and of each worker."""
         lines = [
             f"worker {row.number}: {row.state}, process {row.pid}, {row.restarts} restarts, "
             f"CPU {row.cpu_s or 0:.1f} s, {(row.resident_bytes or 0) / 1e6:.0f} MB"
             for row in map(self._row, self._workers)
         ]
         extra = {"event": "dump", "always": True, "below": [*lines, *stacks()]}
-        log.warning("SIGUSR1: where this process stands; each worker logs its own", extra=extra)
+        log.warning("SIGUSR1: stacks of this process; each worker logs its own", extra=extra)
         for worker in self.serving:
             worker.signal(signal.SIGUSR1)
 
     def _on_usr2(self) -> None:
-        """SIGUSR2: all log at debug; the next one: as configured (info, where that is debug)."""
+        """Handle SIGUSR2: log at debug everywhere; the next SIGUSR2 restores the configured level (info if that is
+        debug)."""
         configured = self._configuration.mirror.log_level
         calm = configured if configured != "debug" else "info"
         with suppress(Refused):
@@ -553,7 +557,7 @@ class Supervisor:
 
 
 class _Refused(Exception):
-    """The mirror cannot start; the text is one sentence, .code the exit code."""
+    """Raised when the mirror cannot start; the text is one sentence, `.code` the exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)

@@ -1,8 +1,8 @@
-"""A worker: a daemon that has a supervisor.  It is asked on the channel instead of a control socket, listens nowhere,
-and tells the supervisor what a daemon tells systemd.
+"""Worker: a daemon under a supervisor.  Requests come over the channel instead of a control socket, it listens nowhere,
+and sends systemd notifications to the supervisor.
 
-It ends in order when the supervisor is gone; a thread sees to that, so it ends also while a message.handler keeps the
-event loop from turning.
+It ends in order when the supervisor is gone; a thread watches for that, so it ends even while a message.handler keeps
+the event loop from turning.
 """
 
 from __future__ import annotations
@@ -35,24 +35,25 @@ from mirrormaker.workers.process import SERVING, unpacked
 
 log = logging.getLogger(__name__)
 
-ALONE_S = DRAIN_S + 3.0  # without a supervisor: longest time until the process ends
+ALONE_S = DRAIN_S + 3.0  # longest time until the process ends without a supervisor
 
 
 def run_worker(number: int, fd: int, profile_s: float | None = None) -> int:
-    """Mirror as worker `number`, with the channel at a file descriptor; the exit code.  profile_s: as of run_daemon."""
+    """Mirror as worker `number`, with the channel at a file descriptor; return the exit code.  profile_s: see
+    run_daemon."""
     connection = socket.socket(fileno=fd)
     connection.set_inheritable(False)
     begin = _first_line(connection)
     if begin is None:
-        return exits.TEMPORARY  # the supervisor was killed at once
+        return exits.TEMPORARY  # the supervisor was killed immediately
     threading.Thread(target=_end_with_supervisor, args=(fd,), name="supervisor", daemon=True).start()
     supervisor = SupervisorLink(number, connection, begin)
     return run_daemon(supervisor.configuration, lambda: supervisor.configuration, supervisor, profile_s)
 
 
 def of_worker(configuration: Configuration, number: int) -> Configuration:
-    """What one worker runs: the supervisor listens for all, has logged the warnings, and a `consumer.id` that is
-    given gets the worker's number."""
+    """Return the configuration of one worker: the supervisor listens for all and has logged the warnings, and a
+    configured `consumer.id` gets the worker's number appended."""
     mirror = replace(configuration.mirror, http_listen=None, control_socket=OFF)
     sources = tuple(_with_own_id(source, number) for source in configuration.sources)
     return replace(configuration, sources=sources, mirror=mirror, warnings=(), notes=(), files=())
@@ -62,12 +63,13 @@ def _with_own_id(source: SourceOptions, number: int) -> SourceOptions:
     if not source.consumer_id:
         return source
     own = replace(source, consumer_id=f"{source.consumer_id}-worker{number}")
-    object.__setattr__(own, "_given", given(source))  # what its file gave is asked for once more
+    object.__setattr__(own, "_given", given(source))  # needed because options are compared with what the file gave
     return own
 
 
 def _first_line(connection: socket.socket) -> dict[str, Any] | None:
-    """What the supervisor says first; byte by byte, since what follows is the channel's.  None: it is gone."""
+    """Return the first line of the supervisor, or None if it is gone.  Read byte by byte, since the channel reads the
+    rest."""
     line = bytearray()
     while not line.endswith(b"\n"):
         waiting = connection.recv(65536, socket.MSG_PEEK)
@@ -81,7 +83,7 @@ def _first_line(connection: socket.socket) -> dict[str, Any] | None:
 def _end_with_supervisor(fd: int) -> None:
     """Wait until the other end of the channel is closed; then stop this process as SIGTERM does."""
     gone = select.poll()
-    gone.register(os.dup(fd), 0)  # its end is reported whatever is asked for
+    gone.register(os.dup(fd), 0)  # poll reports a hang-up whatever is registered
     gone.poll()
     write_now(__name__, logging.ERROR, "the supervisor is gone: this worker stops, commits and leaves its group")
     os.kill(os.getpid(), signal.SIGTERM)
@@ -90,10 +92,10 @@ def _end_with_supervisor(fd: int) -> None:
 
 
 class SupervisorLink:
-    """The supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: what it said first.
+    """The supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: its first message.
 
-    configuration: what this worker runs, as the supervisor read it last.  Workers read no file: one that was replaced
-    meanwhile would divide them.
+    configuration: what this worker runs, as the supervisor last read it.  Workers read no file: if it was replaced
+    meanwhile, they would run different configurations.
     """
 
     def __init__(self, worker: int, connection: socket.socket, begin: Mapping[str, Any]) -> None:
@@ -127,7 +129,7 @@ class SupervisorLink:
         try:
             if "configuration" in arguments:
                 self.configuration = of_worker(unpacked(arguments["configuration"]), self.worker)
-            *_, answer = self._actions[command](arguments)  # the last; others say that it goes on
+            *_, answer = self._actions[command](arguments)  # only the last counts; earlier ones report progress
             self._channel.send({"id": asked, "answer": answer})
         except Refused as reason:
             self._channel.send({"id": asked, "error": str(reason)})
@@ -137,7 +139,7 @@ class SupervisorLink:
 
 
 class _Upward(Systemd):
-    """What a daemon tells systemd, to the supervisor; it gives the time of the watchdog."""
+    """Passes systemd notifications to the supervisor; knows the watchdog's interval."""
 
     def __init__(self, notify: Callable[[list[str]], object]) -> None:
         super().__init__(os.environ, os.getpid())

@@ -78,5 +78,5 @@ def test_positions_that_do_not_fit_the_log(own_cluster: Callable[..., Cluster], 
         mirror.wait_for(lambda: copied(target, damaged) == [*every[:5], *every[6:]], "what comes behind the damage")
         mirror.wait_for(lambda: copied(target, cutoff) == [*every, *now_there], "all of the log that was cut")
         assert "event=position-set-back" in mirror.said()
-        assert f"{damaged}/0 goes on at 5, as the target says; the group committed 0" in mirror.said()
+        assert f"{damaged}/0 resumes at 5, as the target says; the group committed 0" in mirror.said()
         assert mirror.stop()[0] == 0, mirror.said()

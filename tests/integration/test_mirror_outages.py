@@ -216,7 +216,7 @@ def test_a_target_topic_that_is_deleted_is_created_again_at_once(
         mirror.wait_all_committed([topic, other])
         assert len(target.registry().partitions(topic)) == 3  # as at the start, not the broker's own number
         assert mirror.stop()[0] == 0
-    said = f"source dc1: topic {topic} waits: target topic {topic} is gone; it is looked for, and created again"
+    said = f"source dc1: topic {topic} waits: target topic {topic} is gone; looking for it, and creating it again"
     assert len(lines(mirror, "warning", said)) == 1
     assert len(lines(mirror, "info", f"topic {topic} flows again: the target has 3 partitions")) == 1
     assert "create it there" not in mirror.said()

@@ -231,7 +231,7 @@ def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
     )
     said = mirror.ask("release", what="orders:0", to="skip")
     assert said == [
-        "source dc1: orders:0: the first message from 7 on that fails would be skipped: too large",
+        "source dc1: orders:0: the first failing message at or after 7 would be skipped: too large",
         "nothing is done without --execute",
     ]
     said = mirror.ask("release", what="orders:0", to="skip")
@@ -283,7 +283,7 @@ def test_topics_are_explained(mirror: Mirror) -> None:
         (b"[]\n", "a request is an object: "),
         (b'{"command": "status", "arguments": 3}\n', "a request is an object: "),
         (b'{"command": "stop"}\n', "there is no command 'stop': status, topics, "),
-        (b'{"command": "status", "arguments": {"every_s": 0}}\n', "every_s is 0: a number of at least 0.2"),
+        (b'{"command": "status", "arguments": {"every_s": 0}}\n', "every_s is 0: it must be a number of at least 0.2"),
     ],
 )
 def test_nonsense_is_answered_and_ends_nothing(mirror: Mirror, line: bytes, sentence: str) -> None:
@@ -351,9 +351,9 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
     make_folder(place, environ)
     assert place.parent.stat().st_mode & 0o777 == 0o700
     place.parent.chmod(0o777)
-    with pytest.raises(NoFolder, match="is no folder of this user alone"):
+    with pytest.raises(NoFolder, match="does not belong to this user alone"):
         make_folder(place, environ)
-    with pytest.raises(NoFolder, match="is no folder"):
+    with pytest.raises(NoFolder, match="is not a folder"):
         make_folder(tmp_path / "none" / "x.sock", environ)
 
 
@@ -380,7 +380,7 @@ def test_a_command_asks_no_socket_in_a_folder_that_a_mirror_would_refuse(
             real = os.getuid()
             monkeypatch.setattr(os, "getuid", lambda: real + 1)
             monkeypatch.setattr(control_place, "_own_folder", lambda environ: folder)
-        with pytest.raises(NoMirror, match=f"{folder} is no folder of this user alone: .*--socket") as refused:
+        with pytest.raises(NoMirror, match=f"{folder} does not belong to this user alone: .*--socket") as refused:
             connect(places)
         assert refused.value.forbidden
         stranger.setblocking(False)
@@ -390,7 +390,7 @@ def test_a_command_asks_no_socket_in_a_folder_that_a_mirror_would_refuse(
         connect([places[0]], named=True)._socket.close()
         monkeypatch.setattr(control_client, "peer_uid", lambda connected: os.getuid() + 4711)
         tmp_path.chmod(0o777)
-        with pytest.raises(NoMirror, match="listens there, and all may write to"):
+        with pytest.raises(NoMirror, match="listens there, and all users may write to"):
             connect([places[0]], named=True)
 
 
@@ -404,7 +404,7 @@ def test_a_command_takes_no_other_user_for_the_mirror(tmp_path: Path, monkeypatc
         monkeypatch.setattr(control_client, "peer_uid", lambda connected: os.getuid() + 4711)
         open_to_all.chmod(0o1777)
         with pytest.raises(
-            NoMirror, match=f"{open_to_all}/s: user {os.getuid() + 4711} listens there, and all may"
+            NoMirror, match=f"{open_to_all}/s: user {os.getuid() + 4711} listens there, and all users may"
         ) as no:
             connect([open_to_all / "s"])
         assert no.value.forbidden
@@ -555,7 +555,7 @@ def test_a_kept_file_that_is_no_good_ends_the_start_before_anything_is_connected
 
 @pytest.mark.parametrize("number", [10**400, float("inf")])
 def test_a_rate_without_end_is_refused_and_no_error_of_ours(mirror: Mirror, number: float) -> None:
-    with pytest.raises(Refused, match="a number of at least 1000 is wanted"):
+    with pytest.raises(Refused, match="it must be a number of at least 1000"):
         mirror.ask("throttle", what="orders", bytes_per_s=number)
 
 

@@ -353,7 +353,7 @@ def test_after_a_reset_that_goes_back_everything_is_copied_and_the_position_goes
         assert target.position == StableOffset(200, metadata_of(topic), 0)
         assert member.sought == []
         assert member.transactions.followed is reset
-    assert "goes on at 0 after a reset, and the position in the target was set back from 200" in caplog.text
+    assert "resumes at 0 after a reset, and the position in the target was set back from 200" in caplog.text
 
 
 @pytest.mark.parametrize(

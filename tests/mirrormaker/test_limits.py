@@ -105,7 +105,7 @@ def test_the_file_of_another_mirror_or_version_is_refused(tmp_path: Path) -> Non
     assert KeptFile(tmp_path, {"dc1": "mirror"}).read()  # one source less
     found = json.loads((tmp_path / "limits.json").read_text())
     (tmp_path / "limits.json").write_text(json.dumps(found | {"version": 2}))
-    with pytest.raises(KeptFileWrong, match="is of version 2"):
+    with pytest.raises(KeptFileWrong, match="has version 2"):
         KeptFile(tmp_path, GROUPS).read()
 
 

@@ -100,7 +100,7 @@ def test_one_process_writes_it_and_only_of_one_flow(tmp_path: Path) -> None:
     with pytest.raises(MapInUse, match="written by another process: give each mirror a folder of its own"):
         FileStorage(tmp_path / "m", HEADER, 1 << 20)
     storage.close()
-    with pytest.raises(MapInUse, match=r"is of source dc1, group mirror, not of dc2, mirror: move it away"):
+    with pytest.raises(MapInUse, match=r"belongs to source dc1, group mirror, not to dc2, mirror: move it away"):
         FileStorage(tmp_path / "m", Header("dc2", "mirror"), 1 << 20)
     with pytest.raises(ConsumerError, match="cannot be opened: No such file or directory"):
         FileStorage(tmp_path / "nowhere" / "m", HEADER, 1 << 20)

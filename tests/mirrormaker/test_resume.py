@@ -138,7 +138,7 @@ def test_sets_wait_for_the_tail_and_those_that_are_there_are_not_sent(tmp_path: 
     for start in (8, 11, 14, 17):
         flow.take(fetched(start, 3), share)
     until(lambda: tails.asked == [50])
-    assert flow.waiting == {"t/0": "resume: the target's end has to be still for one request.timeout.ms"}
+    assert flow.waiting == {"t/0": "resume: the target's end must not move for one request.timeout.ms"}
     assert flow.passed == []
     tails.ready = True
     until(lambda: len(flow.passed) == 2)
