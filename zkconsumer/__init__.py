@@ -1,9 +1,9 @@
-"""The consumer of Kafka 0.7 and 0.8: groups in ZooKeeper, shared with JVM members; fixed partitions; SimpleConsumer.
+"""Consumer of Kafka 0.7 and 0.8: groups in ZooKeeper, shared with JVM members; fixed partitions; SimpleConsumer.
 
     from zkconsumer import ConsumerConnector, Whitelist
 
-Importing the package imports nothing else: each public name is loaded when it is first used, so that a program
-without a group (SimpleConsumer) loads neither gevent nor kazoo.  The layers, each on those below it:
+Importing the package imports nothing else: each public name is loaded when it is first used, so that a program without
+a group (SimpleConsumer) loads neither gevent nor kazoo.  The layers; each uses those below it:
 
     commands         consume, topics, brokers
     concurrent       process(): a handler called in parallel
@@ -14,8 +14,8 @@ without a group (SimpleConsumer) loads neither gevent nor kazoo.  The layers, ea
     offsets          committed offsets: stores, commits, modes           options   ConsumerConfig
     session          the ZooKeeper session and its lease
 
-Beside them: listeners, filters, events, errors and refusals (brokers' error codes); offsetlog (__consumer_offsets read
-as a log) and offsetmap (the map that a mirror writes), which the tools of groupadmin use, too.
+Outside the layers: listeners, filters, events, errors and refusals (brokers' error codes); offsetlog (reads
+__consumer_offsets as a log) and offsetmap (the map that a mirror writes), which the tools of groupadmin also use.
 """
 
 from __future__ import annotations

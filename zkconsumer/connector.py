@@ -1,14 +1,14 @@
-"""ConsumerConnector: the high-level consumer, a member of a ZooKeeper consumer group beside JVM members.
+"""ConsumerConnector: the high-level consumer, a member of a ZooKeeper consumer group together with JVM members.
 
     options = {"zookeeper.connect": "zk1:2181", "group.id": "billing", "auto.offset.reset": "smallest"}
     with ConsumerConnector(options) as connector:
         (stream,) = connector.create_message_streams({"orders": 1})["orders"]
         for message in stream: ...
 
-Constructing does nothing outside the process.  create_message_streams (or create_message_streams_by_filter) connects,
-registers and takes part in a first rebalance; it can be called once.  A connector lives in one event loop
-(groundwork.hub): the caller's own when the program is a gevent program, else one in a thread of its own; each method
-may be called from any thread.
+The constructor does nothing outside the process.  create_message_streams (or create_message_streams_by_filter)
+connects, registers and takes part in a first rebalance; it can be called once.  A connector lives in one event loop
+(groundwork.hub): the caller's own if the program is a gevent program, else one in a thread of its own; each method may
+be called from any thread.
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ class ConsumerConnector:
     """One member of config.group_id.
 
     config                   a ConsumerConfig, or a mapping of option names to values: {"group.id": "billing", ...};
-                             OptionError names what is wrong with it
-    release                  of the brokers; option kafka.version where none is given
-    on_event(ConsumerEvent)  events for an operator; logged when none is given.  In the event loop; must not wait.  What
-                             it raises is raised as a listener's, and the event is logged
-    on_fence()               the lease on the session is over: what sends the messages must stop now.  In the event loop
+                             OptionError says what is wrong with it
+    release                  of the brokers; default: option kafka.version
+    on_event(ConsumerEvent)  receives events for an operator; by default they are logged.  Runs in the event loop;
+                             must not wait.  An error that it raises is raised as a listener's, and the event is logged
+    on_fence()               the lease on the session is over: senders must stop now.  Runs in the event loop
     on_death(name, error)    a greenlet of the connector died; every stream raises the same error
-    listener                 called when partitions are revoked and assigned (zkconsumer.listeners).  What it raises is
-                             raised as ListenerFailed by each stream, or by the next call here that does something
-    offset_store             keeps the positions of fixed partitions, instead of the file of offsets.file: an
+    listener                 called when partitions are revoked and assigned (zkconsumer.listeners).  An error that it
+                             raises is raised as ListenerFailed by each stream, or by the next call here with an effect
+    offset_store             keeps the offsets of fixed partitions, instead of the file of offsets.file: an
                              OffsetStore (zkconsumer.offsets.store).  Called in one plain thread of its own, also at
                              start and at the end; it may wait
-    before_commit(positions) called before each write of positions, with what will be committed.  In the event loop;
-                             must not raise, and while it runs nothing is committed.  An error that it returns is why
-                             these positions are not committed now: they are tried again
+    before_commit(positions) called before each write of offsets, with what will be committed.  Runs in the event loop;
+                             must not raise, and nothing is committed while it runs.  If it returns an error,
+                             these offsets are not committed now but retried later
 
-    With option partitions there is no group: just these are read, and no ZooKeeper is needed.  What is said of groups
-    and of ZooKeeper does not apply then; programs that read the same partitions both read everything.
+    With option partitions there is no group: only these partitions are read, without ZooKeeper.  Everything about
+    groups and ZooKeeper does not apply then; if two programs read the same partitions, both read everything.
     """
 
     def __init__(
@@ -110,16 +110,16 @@ class ConsumerConnector:
         not_in_a_fork(self)
 
     def _after_fork(self) -> None:
-        """Have nothing to do in a forked child: sessions, connections and streams are the parent's."""
+        """Do nothing in a forked child: sessions, connections and streams belong to the parent."""
         self._forked = True
 
     def listen(self, listener: ConsumerListener) -> ConsumerListener:
-        """Use this listener from now on; returns the one before it, so that calls can be passed on to it.
+        """Use this listener from now on; return the previous one, so that calls can be passed on to it.
 
-        Raises ConsumerError once there are streams: it would have missed the first of its calls.
+        Raises ConsumerError once there are streams, because the listener would have missed its first calls.
         """
         if self._engine is not None:
-            raise ConsumerError("a listener has to be there before the streams are created")
+            raise ConsumerError("set the listener before the streams are created")
         before, self._listener = self._listener, listener
         return before
 
@@ -130,9 +130,9 @@ class ConsumerConnector:
     ) -> dict[str, list[Stream]]:
         """Subscribe to topics, with a number of streams each.  A topic need not exist yet, and is not created.
 
-        A decoder is called with (topic, bytes) for each message that is iterated; what it returns takes their place.
+        A decoder is called with (topic, bytes) for each message that is iterated; its result replaces the bytes.
 
-        Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError; ValueError for a count below 1.
+        Raises Unreachable, ChrootMissing, NoBrokers and ConsumerError; ValueError for a count below 1.
         """
         for topic, count in topics.items():
             if count < 1:
@@ -148,7 +148,8 @@ class ConsumerConnector:
         key_decoder: Decoder | None = None,
         value_decoder: Decoder | None = None,
     ) -> list[Stream]:
-        """Subscribe to the topics that a Whitelist or Blacklist selects, also to new ones; all use the same streams."""
+        """Subscribe to the topics that a Whitelist or Blacklist selects, including new ones; all use the same
+        streams."""
         if streams < 1:
             raise ValueError(f"{streams} streams: at least 1")
         if self.config.partitions:
@@ -175,7 +176,7 @@ class ConsumerConnector:
                 self._metrics = ConsumerMetrics(self.config.group_id, self.consumer_id, self._snapshot)
             self._hub.start()
             self._registration = registration
-            self._engine = self._hub.call(  # its queues and events belong to the hub they are made in
+            self._engine = self._hub.call(  # created in the hub that its queues and events belong to
                 partial(
                     Engine,
                     config=self.config,
@@ -195,7 +196,7 @@ class ConsumerConnector:
             )
         try:
             self._hub.call(self._engine.start)
-        except ZooKeeperAway as e:  # a session that ended while it was used for the first time: as if none had begun
+        except ZooKeeperAway as e:  # the session ended during its first use: report it as if none had begun
             self._shut_down()
             raise Unreachable(f"{e} during the start") from e
         except HubStopped as e:
@@ -211,18 +212,18 @@ class ConsumerConnector:
 
     @property
     def closed(self) -> bool:
-        """Whether it was shut down, to the end."""
+        """True if it was shut down completely."""
         return self._closed
 
     def commit_offsets(self, positions: Mapping[TopicPartition, int] | None = None) -> list[TopicPartition]:
-        """Commit what is done of every owned partition; returns the partitions, sorted.
+        """Commit what is done of every owned partition; return the partitions, sorted.
 
-        positions: commit just these instead, the next position to read of each; for owned partitions only.  One behind
+        positions: commit these offsets instead, each the next one to read; only for owned partitions.  An offset behind
         the end of the log is refused (BeyondEnd), a negative one is a ValueError.  With auto.commit.enable the timer
-        still commits what is done: a program that gives positions switches it off.
+        still commits what is done: a program that passes positions should switch it off.
 
-        Raises NotCommitted, with the reason for each partition whose offset is not known to be written; those of the
-        others are.
+        Raises NotCommitted, with the reason for each partition whose offset is not known to be written; the other
+        offsets are.
         """
         return all_committed(self._hub.call(self._acting().controls.commit, positions))
 
@@ -230,69 +231,70 @@ class ConsumerConnector:
         """Fetch and deliver nothing of these partitions, or of all partitions of these topics, until resume().
 
         They need not be owned: a pause lasts as long as the connector, through every rebalance.  Other partitions of
-        the same stream are not paused; what is delivered may still be done.
+        the same stream are not paused; delivered messages may still be done.
         """
         self._hub.call(self._acting().controls.pause, what)
 
     def resume(self, *what: str | TopicPartition) -> None:
-        """End a pause; nothing is left out or repeated.  A partition may be resumed while its topic stays paused."""
+        """End a pause; no message is skipped or repeated.  A partition may be resumed while its topic stays paused."""
         self._hub.call(self._acting().controls.resume, what)
 
     def seek(self, tp: TopicPartition, position: int | str) -> None:
         """Deliver the message at position next, of an owned partition; "smallest" and "largest" are the ends of its
         log.
 
-        What is delivered does not count any more.  A position outside the log is noticed when it is fetched, and
-        treated as auto.offset.reset says.  Raises ConsumerError when it is not owned, or when its leader
-        cannot be asked for an end.
+        Messages delivered before do not count any more.  If a fetch finds the position outside the log,
+        auto.offset.reset decides.  Raises ConsumerError if the partition is not owned, or if its leader cannot be asked
+        for an end.
         """
         self._hub.call(self._acting().controls.seek, tp, position)
 
     def status(self) -> list[PartitionStatus]:
-        """A row for each owned partition, sorted."""
+        """Return a row for each owned partition, sorted."""
         return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.status)
 
     @property
     def settled(self) -> bool:
-        """Whether the member reads all that is assigned to it, as far as it knows."""
+        """True if the member reads everything that is assigned to it, as far as it knows."""
         return self._engine is not None and self._engine.settled and not self._forked
 
     def park(self, tp: TopicPartition, reason: str) -> None:
-        """Deliver nothing more of an owned partition; it stays owned, its reason is shown by status()."""
+        """Deliver nothing more of an owned partition; it stays owned, and status() shows the reason."""
         self._hub.call(self._acting().controls.park, tp, reason)
 
     def unpark(self, tp: TopicPartition, *, go_on_at: int | None = None, measure: bool = False) -> bool:
-        """Retry a parked partition, from what is done.  False: it is not parked (or not ours any more), or what was
-        delivered before it is not done yet: try later.
+        """Retry a parked partition, beginning behind what is done.  Return False if it is not parked (or not owned any
+        more), or if messages delivered before are not done yet: try later.
 
-        Parked again for the same reason, it is not reported again; once it got past the place, an event says so.  For
-        one that is parked because its offset could not be read, the store is read again (ConsumerError: in vain).
+        If it is parked again for the same reason, that is not reported again; an event says once it got past that
+        offset.  For a partition that is parked because its offset could not be read, the store is read again
+        (ConsumerError if that fails).
 
-        go_on_at: leave out what it is parked at, and read on there; not before all in front of it is delivered and
-        done.  measure: if an entry is found damaged once more, find out where the log can be read again; the error has
-        it then (DamagedMessage.resume_at).
+        go_on_at: skip the message it is parked at, and resume at this offset, once everything before is delivered and
+        done.  measure: if an entry is found damaged again, find the offset behind the damage; the error has it then
+        (DamagedMessage.resume_at).
         """
         return self._hub.call(self._acting().controls.unpark, tp, go_on_at, measure)
 
     def switch_offsets(self, mode: Mode) -> None:
         """Keep offsets in "zookeeper", in both ("dual") or in "kafka" from now on; the current mode changes nothing.
 
-        One step at a time: zookeeper <-> dual <-> kafka.  Everything is committed in the new mode before this returns;
-        what cannot be is NotSwitched (zkconsumer.offsets.modeswitch), and a step that is not allowed, or not beside the
-        other members, ModeRefused; both are ConsumerError, and then nothing has changed.  A restart begins as its
-        options say.
+        One step at a time: zookeeper <-> dual <-> kafka.  Everything is committed in the new mode before this returns.
+        Otherwise it raises NotSwitched (zkconsumer.offsets.modeswitch); a step that is not allowed, or does not fit the
+        modes of other members, raises ModeRefused.  Both are ConsumerError, and then nothing has changed.  After a
+        restart, the options decide again.
         """
         if mode not in MODES:
-            raise ValueError(f"{mode!r} as a place for offsets: {', '.join(MODES)} are wanted")
+            raise ValueError(f"{mode!r} is not a place for offsets: choose one of {', '.join(MODES)}")
         self._hub.call(self._acting().assignment.switch_offsets, mode)
 
     def change_filter(self, topic_filter: TopicFilter, timeout_s: float = 10.0) -> bool:
-        """Subscribe to the topics of another filter, with the same streams.  False: the group has not rebalanced within
-        that time; it still does.
+        """Subscribe to the topics of another filter, with the same streams.  Return False if the group did not
+        rebalance within that time; it keeps trying.
 
-        The group rebalances in order: what is not selected any more is drained, committed and released, what stays
-        assigned here is read on.  Topics that are selected now begin as at a start: at their committed offset, else by
-        auto.offset.reset.  Raises ConsumerError where the streams were not created by a filter.
+        The group rebalances in order: topics that are no longer selected are drained, committed and released;
+        partitions that stay assigned here are read on.  Newly selected topics begin as at a start: at their committed
+        offset, else by auto.offset.reset.  Raises ConsumerError if the streams were not created by a filter.
         """
         engine = self._acting()
         if self._registration is None or self._registration.pattern == STATIC:
@@ -309,7 +311,7 @@ class ConsumerConnector:
         return self._engine
 
     def _acting(self) -> Engine:
-        """The engine, for calls that do something: the first of them raises the failure of a listener."""
+        """Return the engine for calls that do something: the first of them raises the failure of a listener."""
         engine = self._running()
         engine.listener.raise_failure()
         return engine
@@ -319,8 +321,8 @@ class ConsumerConnector:
     def shutdown(self) -> None:
         """Stop fetching, wait until what is delivered is done (rebalance.drain.ms), commit, release, leave the group.
 
-        Takes at most 10 s, also while ZooKeeper is away.  A second call changes nothing.  Raises ListenerFailed at its
-        end when the listener failed and no call has raised that yet.
+        Takes at most 10 s, even while ZooKeeper is unreachable.  A second call changes nothing.  At its end it raises
+        ListenerFailed if the listener failed and no call has raised that yet.
         """
         self._shut_down()
         if self._engine is not None:
@@ -328,7 +330,8 @@ class ConsumerConnector:
 
     @property
     def left_uncommitted(self) -> list[TopicPartition]:
-        """Where shutdown() could not commit what was done, or has not yet: the next owner is delivered it again."""
+        """Return partitions for which shutdown() could not commit what was done, or has not yet: the next owner gets it
+        again."""
         return self._engine.left_uncommitted if self._engine is not None else []
 
     def _shut_down(self) -> None:
@@ -346,7 +349,7 @@ class ConsumerConnector:
         self._hub.stop()
 
     def _snapshot(self) -> MetricsSnapshot | None:
-        """For a scrape, from any thread; None during shutdown."""
+        """Return the metrics of a scrape, from any thread; None during shutdown."""
         if self._engine is None or self._ending:
             return None
         try:
@@ -361,7 +364,7 @@ class ConsumerConnector:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._forked:
-            return  # a child that exits: the parent shuts it down
+            return  # an exiting child process: only the parent shuts the connector down
         if error is None:
             self.shutdown()
         else:
@@ -372,7 +375,8 @@ class ConsumerConnector:
 
 
 def _fitting(config: ConsumerConfig, found: Dialect) -> Dialect:
-    """The same, with the addresses of the right listeners: it has to fit the options.  Raises OptionError."""
+    """Return the dialect with the addresses of the configured listeners, once it fits the options.  Raises
+    OptionError."""
     found = found.through(config.security_protocol)
     problems = list(unfit(config, found))
     if problems:

@@ -1,4 +1,4 @@
-"""DaemonConnector: a ConsumerConnector for a program that shows an operator what goes on inside, as the mirror does.
+"""DaemonConnector: a ConsumerConnector for a program that shows its operator internal state, such as the mirror.
 
 connections    rounds, silent_s, outage, fetch_connections
 partitions     parked, drained, parked_status, set_paused, throttle, log_end
@@ -20,41 +20,42 @@ T = TypeVar("T")
 
 
 class DaemonConnector(ConsumerConnector):
-    """A connector with what a daemon shows, asks its source's cluster, and lets its operators do."""
+    """Connector with status, cluster queries and operator controls for a daemon."""
 
     @property
     def rounds(self) -> int:
-        """Rebalances of the group so far, tries included."""
+        """Return the number of rebalances of the group so far, including retries."""
         return 0 if self._engine is None else self._engine.assignment.rounds
 
     @property
     def silent_s(self) -> float:
-        """Seconds since ZooKeeper last answered; 0 before the first answer and while all is well.
+        """Return the seconds since ZooKeeper last answered; 0 before the first answer and while it answers in time.
 
-        A heartbeat is sent each twelfth of the session's time-out; up to a third of it counts as 0.
+        A heartbeat is sent every twelfth of the session timeout; silence of up to a third of the timeout counts as 0.
         """
         return 0.0 if self._engine is None or self._closed else self._engine.silent_s
 
     @property
     def outage(self) -> str:
-        """The brokers and leaders that cannot be reached, since when, and how many partitions that affects; "":
+        """Return the unreachable brokers and missing leaders, since when, and how many partitions are affected; "" if
         none."""
         return "" if self._engine is None or self._closed else self._engine.outage
 
     @property
     def fetch_connections(self) -> dict[int, int]:
-        """Number of open connections for fetches to each broker that is fetched from, by its id; of 0 it is away."""
+        """Return the number of open fetch connections to each broker by its id; 0 if the broker is unreachable."""
         return {} if self._engine is None or self._closed else self._engine.fetch_connections
 
     @property
     def deleted(self) -> Mapping[str, str]:
-        """Topics that this member read and that are deleted, with a sentence each; until there are new ones of these
-        names."""
+        """Return deleted topics that this member read, with a sentence each; a new topic of the same name removes the
+        entry."""
         return {} if self._engine is None or self._closed else self._engine.deleted
 
     @property
     def offsets(self) -> OffsetsStatus | None:
-        """The offset mode now, and the counters of the stores; None before there are streams, and without a group."""
+        """Return the current offset mode and the counters of the stores; None before there are streams, and without a
+        group."""
         return None if self._engine is None or self._closed else self._engine.assignment.offsets
 
     def parked(self) -> dict[TopicPartition, Parked]:
@@ -62,37 +63,38 @@ class DaemonConnector(ConsumerConnector):
         return {} if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked)
 
     def drained(self, tp: TopicPartition) -> bool:
-        """True if nothing of a partition is delivered that may still be done: where it is parked it stays parked."""
+        """True if no delivered message of a partition may still be done: a parked partition then stays at its
+        offset."""
         return self._engine is None or self._closed or self._hub.call(self._engine.controls.drained, tp)
 
     def parked_status(self) -> list[PartitionStatus]:
-        """The rows of parked partitions alone."""
+        """Return the rows of parked partitions only."""
         return [] if self._engine is None or self._closed else self._hub.call(self._engine.controls.parked_status)
 
     def set_paused(self, paused: Mapping[str | TopicPartition, bool]) -> None:
-        """Pause exactly these topics and partitions, in place of all earlier calls; False: a partition that is read
+        """Pause exactly these topics and partitions, replacing all earlier calls; False marks a partition that is read
         while its topic is paused."""
         self._hub.call(self._acting().controls.set_paused, paused)
 
     def throttle(self, limits: Mapping[TopicPartition, int]) -> None:
-        """Limit the bytes of a fetch for each of these partitions, 0: fetch nothing for now; others have no limit.
+        """Limit the bytes of each fetch of these partitions; 0 fetches nothing for now; other partitions have no limit.
 
-        What is fetched already is delivered, other than by pause(), so that nothing is fetched twice.  Each call
-        replaces the limits of the last one.  A message larger than its limit is fetched whole.
+        Unlike with pause(), sets that are fetched already are delivered, so that nothing is fetched twice.  Each call
+        replaces the earlier limits.  A message larger than its limit is fetched whole.
         """
         self._hub.call(self._acting().controls.throttle, limits)
 
     def log_end(self, tp: TopicPartition) -> int:
-        """Return the end of the log of a partition's leader, which consumers may not see as a whole yet.  Raises
+        """Return the end of the log of a partition's leader, part of which consumers may not see yet.  Raises
         ConsumerError."""
         return self._hub.call(self._running().log_end, tp)
 
     def topics(self) -> Sequence[str]:
-        """Every topic of the cluster, read or not, sorted.  Raises ConsumerError."""
+        """Return every topic of the cluster, read or not, sorted.  Raises ConsumerError."""
         return self._hub.call(self._running().assignment.topics)
 
     def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
-        """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
+        """Return the replicas by partition of each of these topics that exists.  Raises ConsumerError."""
         return self._hub.call(self._running().assignment.partitions, topics)
 
     def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
@@ -105,9 +107,11 @@ class DaemonConnector(ConsumerConnector):
         return self._hub.call(self._running().assignment.owners, topics)
 
     def ask(self, what: str, question: Callable[..., T], *args: object) -> T:
-        """question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, on our own session.
+        """Return question(zk, znodes, *args), such as one of kafkawire.cluster.zookeeper's reads, using our own
+        session.
 
-        what names it in errors: ZooKeeperAway while there is no session, ConsumerError when ZooKeeper refuses.
+        `what` names it in errors.  Raises ZooKeeperAway while there is no session, and ConsumerError if ZooKeeper
+        refuses.
         """
         engine = self._running()
         return self._hub.call(lambda: engine.ask(what, question, *args))

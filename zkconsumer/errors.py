@@ -6,16 +6,16 @@ ConsumerError         the root; each message is one sentence for an operator
     NoBrokers         the path is there, and no broker registers below it: mostly the chroot is left out
     OtherCluster      the brokers named are not those of the ZooKeeper named
     ZooKeeperAway     the session is suspended or over, now or while we waited: the outcome of a write is unknown
-    NodeClosed        a node's ACL does not let us do what we asked for
+    NodeClosed        a node's ACL refuses our request
     ForeignWrite      another writer changed an offset node since we last read or wrote it
-    BeyondEnd         a position that should be committed lies behind the end of the log
-    NotCommitted      of a commit that was asked for: why, by partition
+    BeyondEnd         the position to be committed is behind the end of the log
+    NotCommitted      a commit that the program requested failed: the reason by partition
     TopicGone         the topic whose log a position belongs to was deleted
-    Undeliverable     why a partition is parked
+    Undeliverable     the reason why a partition is parked
         EntryTooLarge     larger than fetch.growth.max.bytes
         OutOfRange        the position lies outside the log, and the policy is fail
-        FormerLog         the position is of an earlier topic of that name, and the policy is fail
-        DamagedMessage    also a CorruptMessage; what a stream raises by corrupt.message.policy=fail
+        FormerLog         the position belongs to an earlier topic of that name, and the policy is fail
+        DamagedMessage    also a CorruptMessage; raised by a stream if corrupt.message.policy=fail
         FetchRefused      the broker refuses the fetch, and will until its configuration changes
     Closed            the connector was shut down
     ListenerFailed    a method of the program's ConsumerListener, or its on_event, raised; raised at its next call
@@ -47,7 +47,7 @@ class ChrootMissing(ConsumerError):
 
 
 class NoBrokers(ConsumerError):
-    """No broker is registered below zookeeper.connect: mostly its chroot is left out, or wrong."""
+    """No broker is registered below zookeeper.connect: usually its chroot is missing or wrong."""
 
 
 class OtherCluster(ConsumerError):
@@ -55,13 +55,12 @@ class OtherCluster(ConsumerError):
 
 
 class ZooKeeperAway(ConsumerError):
-    """There is no session, or it was lost while we waited.  Calls are never queued: a queued call would run on the next
-    session.
-    """
+    """There is no session, or it was lost while we waited.  Calls are never queued: a queued call would run in the next
+    session."""
 
 
 class NodeClosed(ConsumerError):
-    """A node's ACL refuses what we asked for; the message names the node and the option with credentials."""
+    """A node's ACL refuses our request; the message names the node and the option with credentials."""
 
 
 class ForeignWrite(ConsumerError):
@@ -77,17 +76,17 @@ class ForeignWrite(ConsumerError):
 
 
 class BeyondEnd(ConsumerError):
-    """A position that should be committed lies behind the end of the log: .tp, .position, .end."""
+    """The position to be committed is behind the end of the log: .tp, .position, .end."""
 
     def __init__(self, tp: TopicPartition, position: int, end: int) -> None:
-        super().__init__(f"{tp}: {position} lies behind the end of the log, which is {end}, so it is not committed")
+        super().__init__(f"{tp}: {position} is behind the end of the log, which is {end}, so it is not committed")
         self.tp = tp
         self.position = position
         self.end = end
 
 
 class TopicGone(ConsumerError):
-    """A position that should be committed belongs to the log of a deleted topic."""
+    """The position to be committed belongs to the log of a deleted topic."""
 
     def __init__(self, tp: TopicPartition, position: int) -> None:
         super().__init__(f"{tp}: topic {tp.topic} was deleted, so {position} of its log is not committed any more")
@@ -95,9 +94,8 @@ class TopicGone(ConsumerError):
 
 
 class NotCommitted(ConsumerError):
-    """Offsets are not known to be committed.  failed: why, by partition; committed: the other partitions of the call,
-    sorted, whose offsets are written.
-    """
+    """Some offsets are not known to be committed.  failed: the reason by partition; committed: the other partitions of
+    the call, sorted, whose offsets are written."""
 
     def __init__(self, failed: Mapping[TopicPartition, Exception], committed: list[TopicPartition]) -> None:
         first, *more = failed.items()
@@ -117,11 +115,11 @@ def all_committed(results: Mapping[TopicPartition, Exception | None]) -> list[To
 
 
 class Undeliverable(ConsumerError):
-    """Why a partition is parked."""
+    """Reason why a partition is parked."""
 
 
 class EntryTooLarge(Undeliverable):
-    """A message is larger than a fetch may grow.  needed: bytes that would be enough; 0: not known."""
+    """A message is larger than a fetch may grow.  needed: size of fetch that would be enough; 0 if unknown."""
 
     def __init__(
         self,
@@ -135,7 +133,7 @@ class EntryTooLarge(Undeliverable):
         resume_at: int | None = None,
         raw: bytes = b"",
     ) -> None:
-        """helps: what else may help.  resume_at: behind it; None: not known.  raw: its first bytes."""
+        """helps: what else may help.  resume_at: the offset behind it, or None if unknown.  raw: its first bytes."""
         entry = f"an entry of {needed} bytes" if needed else f"an entry of more than {asked} bytes"
         what = f"{tp} at {offset}: {entry} is larger than the largest fetch, {most} bytes"
         super().__init__(f"{what}; raise fetch.growth.max.bytes" + (f"; {helps}" if helps else ""))
@@ -147,7 +145,7 @@ class EntryTooLarge(Undeliverable):
 
 
 class OutOfRange(Undeliverable):
-    """A position lies outside the log, and auto.offset.reset is fail."""
+    """A position is outside the log, and auto.offset.reset is fail."""
 
     def __init__(self, tp: TopicPartition, requested: int, earliest: int, latest: int, where: object) -> None:
         super().__init__(
@@ -175,8 +173,9 @@ class FormerLog(Undeliverable):
 class DamagedMessage(Undeliverable, CorruptMessage):
     """An entry is damaged each time it is fetched: a kafkawire.errors.CorruptMessage with its partition and offset.
 
-    .tp and .offset; .position is a byte of the fetched set, .why what is wrong.  Where it was measured: .resume_at,
-    where the log can be read again, and .raw, its bytes (or what begins with them, where its size is damaged).
+    .tp and .offset identify it; .position is a byte of the fetched set, .why the damage.  If it was measured:
+    .resume_at is the offset at which the log is readable again, and .raw its bytes (or the bytes that follow, if its
+    size is damaged).
     """
 
     def __init__(self, tp: TopicPartition, offset: int, found: str, error: CorruptMessage, helps: str = "") -> None:
@@ -204,9 +203,9 @@ class Closed(ConsumerError):
 
 
 class DecodeFailed(ConsumerError):
-    """A decoder refused a message; its error is __cause__.
+    """A decoder raised for a message; its error is __cause__.
 
-    .message has key and value as they were stored.  It counts as delivered: done when the next one is asked for, or at
+    .message has key and value as they were stored.  It counts as delivered: done when the next one is requested, or at
     .message.ack().
     """
 
@@ -228,8 +227,8 @@ class ListenerFailed(ConsumerError):
 
 
 class SecondReader(ConsumerError):
-    """A stream was asked by a thread or greenlet while another one reads it, or in a thread that its event loop does
-    not reach.  Nothing of the reader's is done by that."""
+    """A second thread or greenlet reads a stream, or a thread that the stream's event loop does not reach.  The first
+    reader is not affected."""
 
 
 class ConsumerTimeout(Exception):

@@ -1,9 +1,9 @@
 """Topic filters: the topics of a member that subscribes by regular expression.  Pure.
 
 Every member evaluates its own filter and those of all others, so all must agree: the text rules (blanks are removed, a
-comma means `|`, quotes around it are removed) and the regular expression are Java's, and the whole name of a topic has
-to match.  The brokers' own topics are left out by the option of the member that evaluates a filter, whoever's filter it
-is (TopicFilter of 0.8.2.2): which topics, and what members of other releases do: kafkawire.topicnames.
+comma means `|`, quotes around it are removed) and the regular expression are Java's, and the whole name of a topic must
+match.  Internal topics of the brokers are excluded by the option of the member that evaluates a filter, even in another
+member's filter (TopicFilter of 0.8.2.2).  kafkawire.topicnames lists them, and what members of other releases do.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ BACK_REFERENCE = r"\\[1-9k]"
 
 
 class _Expression:
-    """text: as the user wrote it; regex: as a registration holds it."""
+    """Topic expression.  text: as the user wrote it; regex: as a registration holds it."""
 
     pattern: str
-    _named: bool  # topics that match are the ones to read
+    _named: bool  # True if matching topics are read, False if they are excluded
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -31,15 +31,14 @@ class _Expression:
         self._compiled = topic_filter(text)
 
     def matches(self, topic: str, exclude_internal: bool = True) -> bool:
-        """Whether the topic is read; exclude_internal: the option exclude.internal.topics.  What has a longer name than
-        Kafka's is no topic.  Raises PatternRefused where it takes too many steps to tell.
-        """
+        """True if the topic is read.  exclude_internal: the option exclude.internal.topics.  A name that is longer than
+        Kafka allows is not a topic.  Raises PatternRefused if the evaluation takes too many steps."""
         if (exclude_internal and topic in INTERNAL_TOPICS) or len(topic) > LONGEST_NAME:
             return False
         return self._compiled.matches(topic) is self._named
 
     def registration(self, streams: int) -> Registration:
-        """The registration of a member with so many streams."""
+        """Return the registration of a member with this number of streams."""
         return Registration(self.pattern, {self.regex: streams})
 
     def __repr__(self) -> str:
@@ -47,23 +46,24 @@ class _Expression:
 
 
 class Blacklist(_Expression):
-    """Topics whose whole name does not match.  Raises PatternRefused (a ValueError), as Whitelist does."""
+    """Topics whose whole name does not match.  Raises PatternRefused (a ValueError), like Whitelist."""
 
     pattern = BLACK_LIST
     _named = False
 
 
 class Whitelist(_Expression):
-    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) where Java and Python may differ."""
+    """Topics whose whole name matches.  Raises PatternRefused (a ValueError) if Java and Python may differ."""
 
     pattern = WHITE_LIST
     _named = True
 
     def without(self, black: Blacklist) -> Whitelist:
-        """Topics that this list selects and the other does not, as one Java pattern: a registration holds only one.
+        r"""Return the topics that this list selects and the other does not, as one Java pattern: a registration holds
+        only one.
 
-        Raises PatternRefused where the two cannot be combined in one pattern: \\1 counts groups from its beginning, and
-        a name of a group may occur once.
+        Raises PatternRefused if the two cannot be combined in one pattern: \1 counts groups from its beginning, and a
+        group name may occur only once.
         """
         if re.search(BACK_REFERENCE, self.regex) and "(" in black.regex:
             raise PatternRefused(
@@ -74,7 +74,7 @@ class Whitelist(_Expression):
 
 
 def _closed(regex: str) -> str:
-    """Close a quotation that runs to the end (\\Q without \\E): it would quote what is written behind it."""
+    r"""Close a quotation that runs to the end (\Q without \E): it would quote what is appended."""
     return regex + "\\E" if regex.rfind("\\Q") > regex.rfind("\\E") else regex
 
 
@@ -85,20 +85,21 @@ LeaveOut = Callable[[str, str, PatternRefused], bool]  # regex, topic and why; T
 
 
 def never(regex: str, topic: str, why: PatternRefused) -> bool:
-    """Leave no topic out: that its filter cannot be evaluated is an error."""
+    """Leave no topic out: a filter that cannot be evaluated is an error."""
     return False
 
 
 class LeftOut:
-    """Leaves topics out of a member's own filter that it takes too many steps to tell about: else whoever creates a
-    topic with a long name ends the member.  say: called once for each.
+    """Rule that leaves topics out of a member's own filter if their evaluation takes too many steps: otherwise anyone
+    who creates a topic with a long name could end the member.  say: called once for each.
 
-    Members whose program can tell count this one as a reader where the topic matches.  The partitions that they give it
-    are read by nobody: claiming them would be a guess, and where the topic does not match they are another member's.
+    Members whose program can evaluate the filter count this one as a reader if the topic matches.  No member reads the
+    partitions that they give it: claiming them would be a guess, and if the topic does not match, another member reads
+    them.
     """
 
     def __init__(self, say: Callable[[str], object]) -> None:
-        self.own: str | None = None  # the regex; None: every one
+        self.own: str | None = None  # the regex of the member's own filter; None: any filter
         self._say = say
         self._topics: set[str] = set()
 
@@ -114,10 +115,10 @@ class LeftOut:
 def streams_by_topic(
     registration: Registration, topics: Iterable[str], exclude_internal: bool = True, leave_out: LeaveOut = never
 ) -> Mapping[str, int]:
-    """Streams of a member for each topic it reads, of the existing topics; a static registration names its own.
+    """Return a member's streams for each topic it reads, of the existing topics; a static registration names its own.
 
-    leave_out: as of Selection.
-    Raises PatternRefused where it is not certain which topics its expression selects in the JVM.
+    For leave_out, see Selection.  Raises PatternRefused if it is not certain which topics its expression selects in the
+    JVM.
     """
     return Selection(topics, exclude_internal, leave_out=leave_out).streams(registration)
 
@@ -125,8 +126,8 @@ def streams_by_topic(
 class Selection:
     """Topics that the members of a group read, of the existing topics.  Each expression is evaluated once.
 
-    more_time(): called before each step of some milliseconds; False: the time is over.
-    leave_out(): whether a topic that a filter takes too many steps to tell about is left out of it.
+    more_time(): called before each step of some milliseconds; returns False when the time is over. leave_out(): True if
+    a topic is left out of a filter that takes too many steps to evaluate for it.
     """
 
     def __init__(
@@ -144,8 +145,8 @@ class Selection:
         self._streams: dict[tuple[tuple[str, ...], int], Mapping[str, int]] = {}
 
     def streams(self, registration: Registration) -> Mapping[str, int]:
-        """Streams of a member by topic, as streams_by_topic(); one object for all that read the same.  Raises
-        PatternRefused."""
+        """Return the streams of a member by topic, as streams_by_topic() does; members with equal subscriptions share
+        one object.  Raises PatternRefused."""
         if registration.pattern not in (WHITE_LIST, BLACK_LIST):
             return dict(registration.subscription)
         ((regex, streams),) = registration.subscription.items()

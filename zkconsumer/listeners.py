@@ -1,12 +1,12 @@
 """Rebalance listener: partitions assigned and revoked, offset out of range, errors, session state.
 
-    ConsumerListener   the class that a program derives from
+    ConsumerListener   base class for a program's listener
     ListenerCalls      how the engine calls it: in a greenlet (the hub is the caller's) or a plain thread (the hub has a
                        thread of its own), for at most listener.timeout.ms; it never raises there
 
-A call that takes longer is abandoned: it still runs, the engine does not wait, and its result does not count.  What a
-listener raises is logged, sent as an event of kind "listener", kept, and raised as ListenerFailed at the program's next
-call of a stream or of a method of the connector that does something.
+A call that takes longer is abandoned: it still runs, the engine does not wait, and its result does not count.  An error
+that a listener raises is logged, sent as an event of kind "listener", kept, and raised as ListenerFailed at the
+program's next call of a stream or of a method of the connector that does something.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ __all__ = ["NO_LISTENER", "ConsumerListener", "ListenerCalls", "ListenerFailed",
 
 log = logging.getLogger(__name__)
 
-AGAIN_S = 0.05  # until a thread that could not be made is tried again
-KEPT = 16  # failures that wait for the program's next call; of more, the oldest are only in the log
+AGAIN_S = 0.05  # pause before retrying to create a thread
+KEPT = 16  # failures that wait for the program's next call; beyond that, the oldest are only logged
 Finish = Callable[["_Call"], None]
-Start = Callable[["_Call", Finish], object]  # run the call elsewhere, then finish(call) in the event loop
+Start = Callable[["_Call", Finish], object]  # runs the call elsewhere, then finish(call) in the event loop
 
 _in_listener: ContextVar[bool] = ContextVar("in_listener", default=False)
 
@@ -40,26 +40,26 @@ class ConsumerListener:
     """Base class of listeners.  Each method may wait, use the connector, and take listener.timeout.ms."""
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        """Partitions are revoked: nothing more of them is fetched or delivered.  What is delivered may still be done
-        (for rebalance.drain.ms, this call included).  Then they are committed and released."""
+        """Called when partitions are revoked: nothing more of them is fetched or delivered.  Delivered messages may
+        still be done (for rebalance.drain.ms, including this call).  Then they are committed and released."""
 
     def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
-        """Partitions are assigned: claimed, each with the thread id that reads it, and not fetched yet.  Returns
-        positions to start at instead of the committed ones, for any of them."""
+        """Called when partitions are assigned: claimed, each with the thread id that reads it, and not fetched yet.
+        Return offsets to start at instead of the committed ones, for any of them."""
 
     def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
-        """requested lies outside the log.  Returns the position to read on from, earliest to latest; None:
-        auto.offset.reset."""
+        """Called when `requested` is outside the log.  Return the offset to resume at, from earliest to latest, or None
+        for auto.offset.reset."""
 
     def error(self, error: Exception) -> None:
-        """The connector died (a CrewDeath, its reason as __cause__), or commits begin to fail."""
+        """Called when the connector died (a CrewDeath, its reason as __cause__), or commits begin to fail."""
 
     def session_state(self, state: str) -> None:
-        """The session with ZooKeeper is connected, suspended or lost now.  One at a time, in their order."""
+        """Called when the session with ZooKeeper becomes connected, suspended or lost; one call at a time, in order."""
 
 
 class Listeners(ConsumerListener):
-    """Several listeners as one, called in order: the first result counts, later ones where it gives none."""
+    """Several listeners as one, called in order: the first result that is not None counts."""
 
     def __init__(self, *listeners: ConsumerListener) -> None:
         self._listeners = listeners
@@ -102,7 +102,7 @@ class _Call:
         self.abandoned = False
 
     def run(self) -> None:
-        _in_listener.set(True)  # of this greenlet or thread alone
+        _in_listener.set(True)  # for this greenlet or thread only
         try:
             self.value = self.method(*self.args)
         except Exception as e:
@@ -112,8 +112,8 @@ class _Call:
 class ListenerCalls:
     """Calls of the listener by the engine, in its event loop.
 
-    before_release, before_start and out_of_range wait for the listener, in the greenlet that calls; error and
-    session_state return at once.  tasks and start: see for_hub; a listener that overrides nothing needs neither.
+    before_release, before_start and out_of_range wait for the listener, in the calling greenlet; error and
+    session_state return at once.  For tasks and start, see for_hub; a listener that overrides nothing needs neither.
     on_failed(failure) passes a failure on to the streams; each raises it once.
     """
 
@@ -149,7 +149,7 @@ class ListenerCalls:
         hub: Hub,
         on_failed: Callable[[ListenerFailed], None],
     ) -> ListenerCalls:
-        """Calls run in threads when the hub has one of its own, else in greenlets of tasks."""
+        """Return calls that run in threads if the hub has its own thread, else in greenlets of tasks."""
         start = _in_thread(hub) if isinstance(hub, OwnThread) else _in_greenlet(tasks)
         return cls(listener, timeout_ms=timeout_ms, on_event=on_event, tasks=tasks, start=start, on_failed=on_failed)
 
@@ -159,7 +159,7 @@ class ListenerCalls:
         self._call("before_release", tuple(partitions))
 
     def before_start(self, assignment: Mapping[TopicPartition, str]) -> Mapping[TopicPartition, int] | None:
-        """Positions of partitions of the assignment; None when the listener gives none, failed or took too long."""
+        """Return offsets for partitions of the assignment; None if the listener gives none, failed or took too long."""
         call = self._call("before_start", dict(assignment))
         if call is None or call.value is None:
             return None
@@ -171,12 +171,12 @@ class ListenerCalls:
         return dict(call.value)
 
     def out_of_range(self, tp: TopicPartition, requested: int, earliest: int, latest: int) -> int | None:
-        """A position from earliest to latest; None: the policy decides."""
+        """Return an offset from earliest to latest; None if the policy decides."""
         call = self._call("out_of_range", tp, requested, earliest, latest)
         if call is None or call.value is None:
             return None
         if not _is_position(call.value) or not earliest <= call.value <= latest:  # type: ignore[operator]
-            text = f"{call.value!r} returned for {tp} at {requested}: a position from {earliest} to {latest} is wanted"
+            text = f"{call.value!r} returned for {tp} at {requested}: it must be a position from {earliest} to {latest}"
             self._failed("out_of_range", ValueError(text))
             return None
         return call.value  # type: ignore[return-value]
@@ -188,11 +188,11 @@ class ListenerCalls:
         self._notify("session_state", state)
 
     def shorten(self, timeout_ms: int) -> None:
-        """The shutdown has begun: from now on wait for no call longer than that."""
+        """Limit later waits, because the shutdown has begun."""
         self._timeout_ms = min(self._timeout_ms, timeout_ms)
 
     def close(self, timeout_s: float) -> None:
-        """Wait for the notifications so far, for that long at most; from then on the listener is not called."""
+        """Wait for the notifications so far, at most that long; afterwards the listener is not called."""
         if self._notifying:
             self._all_notified.wait(timeout=timeout_s)
         self._tasks = self._start = None
@@ -206,7 +206,7 @@ class ListenerCalls:
                 failed = self._kept.popleft()
             except IndexError:
                 return  # another thread was faster
-            if failed.__traceback__ is None:  # else a stream has raised it
+            if failed.__traceback__ is None:  # otherwise a stream has raised it
                 raise failed
 
     # inside -------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class ListenerCalls:
         return getattr(method, "__func__", method) is not getattr(ConsumerListener, name)
 
     def _call(self, name: str, *args: object) -> _Call | None:
-        """Run one method and wait for it.  None: it is not overridden, it failed, or it took too long."""
+        """Run one method and wait for it.  Return None if it is not overridden, failed, or took too long."""
         if self._start is None or not self._overridden(name):
             return None
         call = _Call(name, getattr(self._listener, name), args)
@@ -227,13 +227,13 @@ class ListenerCalls:
             return None
         if not call.done.wait(timeout=self._timeout_ms / 1000):
             call.abandoned = True
-            text = f"{name} takes longer than listener.timeout.ms ({self._timeout_ms} ms); going on without it"
+            text = f"{name} takes longer than listener.timeout.ms ({self._timeout_ms} ms); continuing without it"
             self._on_event(ConsumerEvent("listener", text))
             return None
         return call if call.error is None else None
 
     def _begin(self, start: Start, call: _Call) -> None:
-        """Start a call; as often as listener.timeout.ms allows where no thread can be made."""
+        """Start a call; if no thread can be created, retry for listener.timeout.ms."""
         until = now() + self._timeout_ms / 1000
         while True:
             try:
@@ -245,7 +245,7 @@ class ListenerCalls:
             sleep(AGAIN_S)
 
     def _finished(self, call: _Call) -> None:
-        """In the event loop, also long after the call was abandoned."""
+        """Handle the end of a call in the event loop, possibly long after the call was abandoned."""
         if call.error is not None:
             self._failed(call.name, call.error)
         elif call.abandoned:
@@ -253,12 +253,12 @@ class ListenerCalls:
         call.done.set()
 
     def event_failed(self, error: Exception) -> None:
-        """The program's on_event raised; it is not called with that."""
+        """Report that the program's on_event raised, without calling it again."""
         self._failed("on_event", error, log_event)
 
     def _failed(self, name: str, error: BaseException, on_event: OnEvent | None = None) -> None:
         failed = ListenerFailed(name, error)
-        log.info("%s", failed, exc_info=error)  # where it happened; the event says that it did
+        log.info("%s", failed, exc_info=error)  # with the traceback; the event only has the failure
         (on_event or self._on_event)(ConsumerEvent("listener", str(failed)))
         self._kept.append(failed)
         self._on_failed(failed)
@@ -309,14 +309,14 @@ def _is_position(value: object) -> bool:
 
 
 def _wrong_positions(value: object, assignment: Mapping[TopicPartition, str]) -> str:
-    """What is wrong with what before_start returned; empty: nothing."""
+    """Return what is wrong with the result of before_start, or ""."""
     if not isinstance(value, Mapping):
-        return f"it returned {value!r}: a mapping of partitions to positions is wanted, or None"
+        return f"it returned {value!r}: it must return a mapping of partitions to offsets, or None"
     for tp, position in value.items():
         if tp not in assignment:
-            return f"it returned a position for {tp}, which does not begin now"
+            return f"it returned a position for {tp}, which is not being assigned"
         if not _is_position(position):
-            return f"it returned {position!r} for {tp}: a whole number, at least 0, is wanted"
+            return f"it returned {position!r} for {tp}: it must be a whole number of at least 0"
     return ""
 
 

@@ -1,20 +1,20 @@
-"""Brokers' error codes, as what they mean to a reader: with topic, partition, position and broker.
+"""Brokers' error codes as exceptions for a reader: with topic, partition, position and broker.
 
-Refused                     any other code; .tp .position .broker beside BrokerError's .code .retriable .passes
+Refused                     any other code; has .tp .position .broker, and BrokerError's .code .retriable .passes
     OffsetOutOfRange        1   the log does not hold this position (any more, or yet)
-    UnknownPartition        3   no such partition on this broker
+    UnknownPartition        3   this broker does not have the partition
     NotLeader               5, 6, 9, 56, 74, 75: another leads it, or will (kafkawire.errors, MOVED)
     MetadataTooLarge        12  of a commit
-    CoordinatorAway         14, 15, 16, of a commit also 7, after they were asked again
-    GroupActive             22, 25, 27: the group has members, who commit for it
-    CommitTooLarge          28  of one partition alone
+    CoordinatorAway         14, 15, 16, of a commit also 7, after retries
+    GroupActive             22, 25, 27: the group has members, which commit for it
+    CommitTooLarge          28  for a single partition
     NotAllowed              29, 30, 31: the brokers' access control lists
     NotConverted            35 of a fetch: the broker does not convert its log down for us
-    CodecNotConverted       76: it does not convert what is compressed with zstd
+    CodecNotConverted       76: it does not convert messages compressed with zstd
     NotAnswered             NOT_ANSWERED (kafkawire.errors): the response leaves the partition out
-MetadataTooLong             the same as 12, found out before anything was sent
-MessageTooLarge             the fetch was smaller than the first message wanted (.needed bytes at least, 0: not known)
-Damaged                     the first entry wanted is damaged
+MetadataTooLong             like 12, but found before anything was sent MessageTooLarge             the fetch was
+smaller than the first wanted message (.needed: minimum of bytes, 0: unknown) Damaged                     the first
+wanted entry is damaged
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from __future__ import annotations
 from kafkawire.errors import NOT_ANSWERED, BrokerError, CorruptMessage, Follows, LinkLost, LocalError, error_info
 from kafkawire.model import Broker, TopicPartition
 
-# Of a commit: the coordinator has it in its log, or may have.  It shows the old offset until its replicas confirm it,
-# or until another broker has taken the group over.
+# Codes after which a commit is, or may be, in the coordinator's log.  It shows the old offset until its replicas
+# confirm the commit, or until another broker has taken the group over.
 MAY_BE_WRITTEN = frozenset({-1, 7, 15, 16, 20})
 COMMIT_AGAIN = "it may be written: commit it once more"
 OWN_RELEASE = "leave the release out, so that the brokers are asked, or name their own"
 
 
 class Refused(BrokerError):
-    """A broker's error code with what it was about; position is an offset, group a group's id, where they matter."""
+    """A broker's error code with its subject; position is an offset, group a group's id, if they matter."""
 
     helps = ""
 
@@ -44,7 +44,7 @@ class Refused(BrokerError):
         tried: str = "",
         may_be_written: bool = False,
     ) -> None:
-        """tried: how often it was asked, in words.  may_be_written: of a commit, by an answer before this one."""
+        """tried: number of tries, in words.  may_be_written: an earlier response to a commit left its outcome open."""
         about = [f"group {group}"] if group is not None else []
         about += [f"{tp} at {position}" if position is not None else str(tp)] if tp is not None else []
         super().__init__(code, f"{', '.join(about)} on {broker}")
@@ -61,23 +61,24 @@ class Refused(BrokerError):
 class OffsetOutOfRange(Refused):
     """The log of the partition does not hold the offset."""
 
-    helps = "the log does not hold it; earliest() and latest() tell what it holds"
+    helps = "the log does not hold it; earliest() and latest() return its bounds"
 
 
 class UnknownPartition(Refused):
-    """The broker that was asked has no such partition."""
+    """The broker does not have the partition."""
 
-    helps = "this broker has no such partition; topic_metadata(None), for 0.7 ZooKeeper, tells who leads what"
+    helps = "this broker does not have the partition; topic_metadata(None), or ZooKeeper for 0.7, shows the leaders"
 
 
 class NotLeader(Refused):
-    """The broker that was asked does not lead the partition."""
+    """The broker does not lead the partition."""
 
-    helps = "topic_metadata(None) tells who leads it now"
+    helps = "topic_metadata(None) shows the current leader"
 
 
 class MetadataTooLarge(Refused):
-    """0.8.2.2 refuses such a commit and serves its position all the same, as seen; do not count on it, commit again."""
+    """The metadata is too long.  Do not rely on its offset: 0.8.2.2 refuses such a commit and was seen to serve its
+    offset."""
 
     helps = "the metadata text is longer than the broker's offset.metadata.max.bytes; shorten it"
 
@@ -102,17 +103,17 @@ class NotAllowed(Refused):
 
 
 class NotConverted(Refused):
-    """A broker of 0.11 or later, spoken to as an older release, does not put its log into the format of that."""
+    """A broker of 0.11 or later, asked as an older release, does not convert its log to that release's format."""
 
     helps = (
-        "the topic or its broker has message.downconversion.enable=false, and it is spoken to as a release "
+        "the topic or its broker has message.downconversion.enable=false, and it is read as a release "
         f"before record batches (0.11): {OWN_RELEASE}"
     )
 
 
 class CodecNotConverted(Refused):
     helps = (
-        "its log holds messages compressed with zstd, and it is spoken to as a release before 2.1, which had no zstd: "
+        "its log holds messages compressed with zstd, and it is read as a release before 2.1, which had no zstd: "
         f"{OWN_RELEASE}"
     )
 
@@ -125,7 +126,7 @@ class NotAnswered(Refused):
 
 
 class MetadataTooLong(LocalError):
-    """The metadata of a commit is longer than brokers take; the position was not sent either."""
+    """The metadata of a commit is longer than brokers accept; the offset was not sent either."""
 
     def __init__(self, group: str, tp: TopicPartition, position: int, characters: int, most: int) -> None:
         super().__init__(
@@ -137,7 +138,7 @@ class MetadataTooLong(LocalError):
 
 
 class MessageTooLarge(LocalError):
-    """The first message wanted does not fit into what was asked for."""
+    """The first wanted message does not fit into the requested size."""
 
     def __init__(
         self, tp: TopicPartition, position: int, broker: Broker, max_bytes: int, needed: int, helps: str = ""
@@ -151,7 +152,7 @@ class MessageTooLarge(LocalError):
 
 
 class Damaged(CorruptMessage):
-    """The first entry wanted is no entry; everything before it was handed out."""
+    """The first wanted entry is invalid; everything before it was delivered."""
 
     def __init__(
         self, tp: TopicPartition, position: int, broker: Broker, damage: CorruptMessage, helps: str = ""
@@ -182,22 +183,22 @@ _KINDS: dict[int, type[Refused]] = {
     NOT_ANSWERED: NotAnswered,
 }
 
-# What helps where a group's offsets were asked for or committed.
+# Help texts for requests about a group's offsets.
 HELPS_A_GROUP = {
-    3: "the coordinator knows no such partition: it was deleted, or made a moment ago",
+    3: "the coordinator does not know the partition: it was deleted, or created a moment ago",
     7: (
-        "the replicas of __consumer_offsets did not confirm it in time, so the coordinator goes on showing the offset "
-        "of before; another one may show this one"
+        "the replicas of __consumer_offsets did not confirm it in time, so the coordinator still shows the previous "
+        "offset; another one may show this one"
     ),
     14: "the coordinator is still reading __consumer_offsets after it took over; try later",
     15: (
         "there is no coordinator: the group's partition of __consumer_offsets has no leader, or the topic cannot be "
-        "made (fewer brokers are alive than offsets.topic.replication.factor says)"
+        "created (fewer brokers are alive than offsets.topic.replication.factor says)"
     ),
-    16: "another broker coordinates the group, and the brokers do not agree which; try later",
+    16: "another broker coordinates the group, and the brokers disagree which one; try later",
     19: "fewer replicas of __consumer_offsets are in sync than its min.insync.replicas",
     20: "fewer replicas of __consumer_offsets are in sync than its min.insync.replicas, since it was appended",
-    24: "this release takes no such group name; an empty one least of all",
+    24: "this release does not accept the group name; it must not be empty",
 }
 
 
@@ -210,12 +211,12 @@ def refusal(
     tried: str = "",
     may_be_written: bool = False,
 ) -> Refused:
-    """The error of a code other than 0, to be raised or handed on."""
+    """Return the error for a code other than 0."""
     other = NotLeader if group is None and error_info(code).follows is Follows.MOVED else Refused
     kind = CoordinatorAway if code == TIMED_OUT and group is not None else _KINDS.get(code, other)
     return kind(code, broker, tp, position, group, tried, may_be_written)
 
 
 def may_be_written(error: Exception | None) -> bool:
-    """True if a commit that failed with this may be in Kafka, now or after the coordinator has moved."""
+    """True if a commit that failed with this error may be in Kafka, now or after the coordinator has moved."""
     return isinstance(error, LinkLost) or (isinstance(error, Refused) and error.may_be_written)

@@ -42,4 +42,4 @@ def test_a_full_disk_is_one_sentence(name: str):
         argv = [sys.executable, "-c", script, "--help"]
         done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
     assert done.returncode == 1
-    assert done.stderr == "error: what was to be printed cannot be written: No space left on device\n"
+    assert done.stderr == "error: the output cannot be written: No space left on device\n"

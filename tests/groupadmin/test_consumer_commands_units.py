@@ -61,10 +61,10 @@ def test_headers_are_shown_in_order_as_json_and_as_the_jvms_console_shows_them()
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (["consume", "--topic", "t"], "give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper"),
+        (["consume", "--topic", "t"], "give -z ZOOKEEPER/CHROOT, or -b BROKERS if there is no ZooKeeper"),
         (
             ["consume", "-b", "h:9092", "-z", "z", "--topic", "t"],
-            "give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper",
+            "give -z ZOOKEEPER/CHROOT, or -b BROKERS if there is no ZooKeeper",
         ),
         (["consume", "-z", "h"], "give --topic, or --whitelist"),
         (["consume", "-z", "h", "--topic", "t", "--whitelist", "w"], "give --topic, or --whitelist"),

@@ -153,7 +153,7 @@ def test_a_position_behind_the_end_of_the_log_is_not_committed(source, unique):
         connector.create_message_streams({topic: 1})
         found = not_committed(connector.commit_offsets, {tp: 1_000_000_000}).failed[tp]
         assert isinstance(found, BeyondEnd)
-        assert str(found) == f"{tp}: 1000000000 lies behind the end of the log, which is 500, so it is not committed"
+        assert str(found) == f"{tp}: 1000000000 is behind the end of the log, which is 500, so it is not committed"
         assert committed(source, group, topic) == {}
         assert connector.commit_offsets({tp: 500}) == [tp]  # the end itself: whatever comes is new
         load(source, topic, 1, 100)

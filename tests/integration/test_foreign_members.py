@@ -268,7 +268,7 @@ def test_an_audit_finds_an_owner_that_is_not_registered_and_takes_nothing_from_i
         _audit_twice(ours)
         told = ours.kinds("claim")
         assert [
-            text for text in told if "t/1 is owned by 'g_gone-0', which is no thread of a registered member" in text
+            text for text in told if "t/1 is owned by 'g_gone-0', which is not a thread of a registered member" in text
         ]
         assert len(told) == len(set(told))
         assert planted.owners()[1] == "g_gone-0"

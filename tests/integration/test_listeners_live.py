@@ -107,7 +107,7 @@ def test_in_the_callers_hub_one_that_takes_too_long_is_left_behind_and_one_that_
             next(stream)
         assert rest(stream) == [(0, n) for n in range(20)]
     told = [event.text for event in events if event.kind == "listener"]
-    assert "before_start takes longer than listener.timeout.ms (200 ms); going on without it" in told
+    assert "before_start takes longer than listener.timeout.ms (200 ms); continuing without it" in told
 
 
 class SaysWhere(ConsumerListener):

@@ -198,8 +198,8 @@ def test_one_broker_of_several_without_a_plain_listener_is_named_beside_the_tabl
     assert shown.returncode == 0
     assert [line.split()[:3] for line in shown.stdout.splitlines()[1:]] == [["0", "h", "9092"]]
     assert shown.stderr == (
-        "broker 1 has no PLAINTEXT listener (SSL://h:9093): it lives, and is left out here; --command-config says "
-        "which security.protocol is spoken\n"
+        "broker 1 has no PLAINTEXT listener (SSL://h:9093): it is registered, but left out here; set "
+        "security.protocol with --command-config\n"
     )
 
 

@@ -82,7 +82,7 @@ def test_a_parked_partition_flows_on_within_one_retry_after_its_cause_is_mended(
         tools.topic_command(target, "--alter", "--topic", topic, "--config", "max.message.bytes=1000012")
         wait_until(lambda: arrivals(mirror, topic) == {0: 401, 1: 400}, retry_ms / 1000 + 3, mirror.said)
         mirror.wait_all_committed([topic])
-        mirror.wait_said(f"{topic}/0 flows again; it stood still at 200")
+        mirror.wait_said(f"{topic}/0 flows again; it was parked at 200")
         load.produce(topic, 2, 100, MIXED)
         mirror.wait_all_committed([topic])
         assert mirror.stop()[0] == 0

@@ -250,7 +250,7 @@ def test_a_policy_of_fail_parks_what_belongs_to_another_log(deleting: Cluster, u
     topic, group = read_and_recreated(deleting, unique)
     with Reader(deleting.zookeeper, group, {topic: 1}, auto_offset_reset="fail") as reader:
         wait_until(lambda: reader.kinds("parked"), 10, "it to be parked")
-        assert "no position in its new log (auto.offset.reset=fail)" in reader.kinds("parked")[0]
+        assert "it is invalid in the new log (auto.offset.reset=fail)" in reader.kinds("parked")[0]
         assert not reader.got
 
 

@@ -371,7 +371,7 @@ def test_a_handler_in_the_callers_hub_that_never_waits_lets_others_have_their_tu
 
 
 def test_what_a_handler_returns_by_mistake_ends_it_all_with_a_sentence(run):
-    with pytest.raises(ConsumerError, match="the handler returned 'done': an Outcome, a Retry or None is wanted"):
+    with pytest.raises(ConsumerError, match="the handler returned 'done': it must return an Outcome, a Retry or None"):
         run(FakeConnector("caller", {0: 5}), lambda message: "done", "greenlets").end()
 
 

@@ -310,7 +310,7 @@ def test_metadata_that_is_too_long_stays_here_and_the_others_go(cluster: FakeClu
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        (3, None, "the coordinator knows no such partition"),
+        (3, None, "the coordinator does not know the partition"),
         (12, None, "offset.metadata.max.bytes"),
         (22, GroupActive, "the group is active"),
         (25, GroupActive, "the new consumer"),
@@ -318,7 +318,7 @@ def test_metadata_that_is_too_long_stays_here_and_the_others_go(cluster: FakeClu
         (28, CommitTooLarge, "does not fit into a message"),
         (29, NotAllowed, "access control lists forbid it"),
         (30, NotAllowed, "Read on the group and on the topic"),
-        (24, None, "no such group name"),
+        (24, None, "does not accept the group name"),
     ],
 )
 def test_each_code_is_a_sentence_with_what_helps(cluster: FakeCluster, make: Make, code: int, kind: Any, says: str):

@@ -224,7 +224,7 @@ def test_a_damaged_wrapper_is_stepped_over_whole_and_counted_in_bytes(log: Log, 
     assert fetching.read(21) == VALUES[:1] + VALUES[20:]
     (gap,) = fetching.kinds("gap")
     assert gap.count == second - first
-    assert f"skipped a wrapper of {second - first} bytes, and who knows how many messages, is missing" in gap.text
+    assert f"skipped a wrapper of {second - first} bytes, with an unknown number of messages, is missing" in gap.text
 
 
 def test_a_damaged_length_costs_what_lies_before_the_next_entry(log: Log, start: Start) -> None:

@@ -97,7 +97,7 @@ def test_a_node_older_than_its_topic_is_no_position() -> None:
     assert found.position == 20
     assert found.reason == (
         "committed to ZooKeeper at 1970-01-01T00:16:40.000Z, and topic orders was created again at "
-        "1970-01-01T00:17:40.000Z: no position in its new log"
+        "1970-01-01T00:17:40.000Z: it is invalid in the new log"
     )
     assert nodes.read(B) is NONE
 

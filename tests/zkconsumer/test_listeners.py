@@ -133,7 +133,7 @@ def test_a_listener_that_takes_too_long_is_left_behind_and_its_failure_still_tol
     listener = world.listener(Slow(), timeout_ms=50)
     assert world.call("before_start", {A: "g-0"}) is None
     assert [str(e) for e in world.events] == [
-        "listener: before_start takes longer than listener.timeout.ms (50 ms); going on without it"
+        "listener: before_start takes longer than listener.timeout.ms (50 ms); continuing without it"
     ]
     go_on.set()
     if isinstance(world.hub, CallersHub):
@@ -146,10 +146,10 @@ def test_a_listener_that_takes_too_long_is_left_behind_and_its_failure_still_tol
 @pytest.mark.parametrize(
     ("returned", "said"),
     [
-        ({B: 1}, "does not begin now"),
+        ({B: 1}, "which is not being assigned"),
         ({A: -1}, "it returned -1 for"),
         ({A: True}, "it returned True for"),
-        (5, "a mapping of partitions to positions is wanted"),
+        (5, "it must return a mapping of partitions to offsets"),
     ],
 )
 def test_positions_that_make_no_sense_are_a_failure(world: World, returned: Any, said: str) -> None:
@@ -171,7 +171,7 @@ def test_a_position_outside_the_log_is_a_failure(world: World) -> None:
     assert world.call("out_of_range", A, 15, 10, 20) == 15
     assert world.events == []
     assert world.call("out_of_range", A, 5, 10, 20) is None
-    assert "5 returned for orders/0 at 5: a position from 10 to 20 is wanted" in str(world.events[0])
+    assert "5 returned for orders/0 at 5: it must be a position from 10 to 20" in str(world.events[0])
 
 
 def test_states_are_told_in_their_order_one_at_a_time_and_before_the_end(world: World) -> None:

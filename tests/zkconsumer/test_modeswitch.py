@@ -116,7 +116,7 @@ def test_a_group_whose_node_is_closed_to_us_is_joined_all_the_same(monkeypatch):
     monkeypatch.setattr(world.session, "create", closed)
     world.mode.begin()
     assert [event.text for event in world.events] == [
-        "where this member keeps its offsets cannot be shown: create /consumers/g/modes: the node is closed to us"
+        "this member cannot publish its offset mode: create /consumers/g/modes: the node is closed to us"
     ]
     assert world.shown() is None
 
@@ -176,7 +176,7 @@ def test_a_group_that_was_taken_off_zookeeper_is_not_read_from_there(phase, left
 def test_a_mark_that_nobody_can_read_keeps_a_member_off_zookeeper():
     world = World("zookeeper")
     world.zk.set(marker_path("g"), b"mine")
-    with pytest.raises(LeftZooKeeper, match="which is no migration's"):
+    with pytest.raises(LeftZooKeeper, match="which is not a migration marker"):
         world.mode.begin()
 
 
@@ -207,7 +207,7 @@ def test_a_kafka_that_does_not_answer_at_start_is_told_and_waited_for_later():
     world.kafka.away = ConsumerError("no coordinator")
     world.mode.begin()
     assert [event.text for event in world.events] == [
-        "whether all offsets are in Kafka is not known yet: no coordinator"
+        "it is not known yet whether all offsets are in Kafka: no coordinator"
     ]
 
 

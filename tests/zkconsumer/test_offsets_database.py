@@ -232,7 +232,7 @@ def test_a_row_that_holds_no_position_is_unknown_and_stays_as_it_is(path: Path, 
 
 def test_a_position_below_0_is_not_written(path: Path):
     with opened(path) as (_, store):
-        assert "-1 is no position" in str(store.commit("g", {T0: -1}, held())[T0])
+        assert "-1 is not a valid offset" in str(store.commit("g", {T0: -1}, held())[T0])
 
 
 def test_a_connection_that_commits_by_itself_is_refused(path: Path):
@@ -247,12 +247,12 @@ def test_a_connection_that_commits_by_itself_is_refused(path: Path):
 
 @pytest.mark.parametrize("table", ["", "offsets; DROP TABLE x", "1offsets", "a.b.c", "größe", "a b"])
 def test_a_table_s_name_is_a_plain_name(table: str):
-    with pytest.raises(ConsumerError, match="no plain name"):
+    with pytest.raises(ConsumerError, match="not a plain name"):
         DatabaseOffsets(SimpleNamespace(), "qmark", table)
 
 
 def test_an_unknown_paramstyle_is_refused():
-    with pytest.raises(ConsumerError, match=r"paramstyle 'dollar' is none of DB-API 2\.0: qmark, numeric"):
+    with pytest.raises(ConsumerError, match=r"paramstyle 'dollar' is not one of DB-API 2\.0: qmark, numeric"):
         DatabaseOffsets(SimpleNamespace(), "dollar")  # type: ignore[arg-type]
 
 

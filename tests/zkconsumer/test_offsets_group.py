@@ -77,7 +77,7 @@ def test_what_zookeeper_alone_holds_is_taken_over_when_asked_for_and_told():
     world = World("kafka", copy=True)
     world.fill({A: 5}, {B: 4})
     assert world.store.read("g", [A, B, C]) == {A: 5, B: 4, C: NONE}
-    assert world.told == ["group g, orders/0: Kafka has nothing, so 5 is taken over from ZooKeeper"]
+    assert world.told == ["group g, orders/0: Kafka has no offset, so 5 is copied from ZooKeeper"]
     assert world.store.out_of_sync == {A}
     world.store.commit("g", {A: 5}, held())
     assert (world.kafka.held["g", A], world.store.out_of_sync) == (5, set())

@@ -58,7 +58,9 @@ def test_positions_none_and_unknown_come_back_as_they_are(asked):
 @pytest.mark.parametrize("said", [None, -1, True, 7.0, "7"])
 def test_what_is_no_position_is_unknown_and_never_the_start(asked, said):
     found = asked(lambda: {A: said}).read("g", [A, B])
-    assert found[A] == Unknown(f"offset store Mine has {said!r} for orders/0: a position, NONE or Unknown is wanted")
+    assert found[A] == Unknown(
+        f"offset store Mine returned {said!r} for orders/0: it must be an offset, NONE or Unknown"
+    )
     assert isinstance(found[B], Unknown)  # left out
 
 
@@ -67,7 +69,7 @@ def test_what_is_no_position_is_unknown_and_never_the_start(asked, said):
     [
         (fails, "offset store Mine cannot be read: OSError: the disk is gone"),
         (refuses, "the table is locked"),
-        (lambda: [7], "offset store Mine read [7]: a mapping of partitions is wanted"),
+        (lambda: [7], "offset store Mine returned [7] from read(): it must return a mapping of partitions"),
     ],
 )
 def test_a_store_that_cannot_be_read_says_why(asked, answer, says):
@@ -83,7 +85,7 @@ def test_only_what_is_said_to_be_written_is(asked):
         results = asked(answer).commit("g", {A: 1, B: 2}, Lease())
         assert results[A] is None
         assert isinstance(results[B], ConsumerError)
-        assert "so it may not be written" in str(results[B])
+        assert "so the offset may not be written" in str(results[B])
 
 
 @pytest.mark.parametrize("answer", [fails, refuses, lambda: None, lambda: [A]])

@@ -41,7 +41,7 @@ def test_only_what_changes_is_told() -> None:
     cursor.done = 8
     told.update([cursor])
     told.update([cursor])
-    assert [str(event) for event in said] == ["parked: t/0: too large", "flows: t/0 flows again; it stood still at 7"]
+    assert [str(event) for event in said] == ["parked: t/0: too large", "flows: t/0 flows again; it was parked at 7"]
 
 
 def test_after_it_flowed_the_same_reason_is_told_again_and_so_is_another() -> None:
@@ -64,7 +64,7 @@ def test_what_was_on_its_way_before_the_place_is_no_flowing() -> None:
     told.update([cursor])
     for cursor.parked, cursor.done in ((None, 20), ("damaged", 20), (None, 20), (None, 21)):
         told.update([cursor])
-    assert [str(event) for event in said] == ["parked: t/0: damaged", "flows: t/0 flows again; it stood still at 20"]
+    assert [str(event) for event in said] == ["parked: t/0: damaged", "flows: t/0 flows again; it was parked at 20"]
 
 
 def test_the_offset_is_where_it_is_parked_and_a_better_one_is_told_once() -> None:

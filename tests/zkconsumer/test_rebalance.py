@@ -127,7 +127,7 @@ def test_a_late_report_changes_nothing():
 
 def test_a_report_that_answers_another_question_is_an_error():
     state, _ = begin(MAX_RETRIES, BACKOFF_MS)
-    with pytest.raises(ValueError, match="GroupRead is no report of a member that is registering"):
+    with pytest.raises(ValueError, match="GroupRead is not a report for a member that is registering"):
         step(state, GroupRead(state.turn, {}))
 
 
@@ -135,7 +135,7 @@ def test_stopping_cannot_fail():
     state = settled({T0: "c-0"})
     state, (read,) = step(state, CHANGED)
     state, (stop,) = step(state, GroupRead(read.turn, {}))
-    with pytest.raises(ValueError, match="Failed is no report of a member that is stopping"):
+    with pytest.raises(ValueError, match="Failed is not a report for a member that is stopping"):
         step(state, Failed(stop.turn, "cannot be"))
 
 

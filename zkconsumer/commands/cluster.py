@@ -1,10 +1,11 @@
-"""`zkconsumer topics` and `zkconsumer brokers`: the cluster by ZooKeeper, or by any of its brokers.
+"""Commands `zkconsumer topics` and `zkconsumer brokers`: show the cluster as ZooKeeper, or any of its brokers, knows
+it.
 
     topics    a row for each partition: leader, replicas, in-sync replicas, error
-    brokers   a row for each broker: address, number of partitions that it leads, has replicas of, is in sync with
+    brokers   a row for each broker: address; numbers of partitions that it leads, replicates, and has in sync
 
 Brokers are asked for all topics at once and never by name: naming a topic would create it.  ZooKeeper has no error
-codes: a partition without a registered leader gets one here.
+codes, so a partition without a registered leader gets one here.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def topics(
         and (not unavailable or view.leader(tp) is None)
     ]
     rows = [_partition_row(tp, partition, view.leader(tp) is not None, output) for tp, partition in chosen]
-    if not under_replicated:  # not known of a topic without partitions
+    if not under_replicated:  # unknown for a topic without partitions
         rows += [_topic_row(name, view.errors[name]) for name in sorted(view.errors) if not names or name in names]
     write(rows, TOPIC_COLUMNS, output)
 
@@ -114,7 +115,7 @@ def brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: 
 
 
 def releases_of(view: ClusterView, kafka_version: str) -> dict[int, str]:
-    """Return the release that each broker shows: "0.8.0-0.8.2", "3.9", "4.2 or later"; a silent one is left out."""
+    """Return the release that each broker shows: "0.8.0-0.8.2", "3.9", "4.2 or later"; silent brokers are left out."""
     if not expected(kafka_version).describes_itself:
         return {}
     versions = ClusterVersions()
@@ -125,7 +126,7 @@ def releases_of(view: ClusterView, kafka_version: str) -> dict[int, str]:
 
 
 def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_version: str) -> ClusterView:
-    """All topics and brokers.  Ends the command with a sentence when that cannot be read."""
+    """Return all topics and brokers.  Ends the command with a sentence if they cannot be read."""
     require_metadata(brokers, kafka_version)
     if (zookeeper is None) == (not brokers):
         raise click.UsageError("give one of -z (ZooKeeper) and -b (brokers)")
@@ -144,8 +145,8 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
             for broker, endpoints in secured.items():
                 listed, protocol = ", ".join(endpoints), security_of(reach.links.connect).protocol
                 print_note(
-                    f"broker {broker} has no {protocol} listener ({listed}): it lives, and is left out here; "
-                    "--command-config says which security.protocol is spoken"
+                    f"broker {broker} has no {protocol} listener ({listed}): it is registered, but left out here; "
+                    "set security.protocol with --command-config"
                 )
             return view
     versions = ClusterVersions(kafka_version)
@@ -159,7 +160,7 @@ def read_cluster(zookeeper: ZooKeeper | None, brokers: Sequence[Address], kafka_
 
 
 def partitions_of(view: ClusterView) -> Iterator[Partition]:
-    """Every partition of a view, by topic and number."""
+    """Yield every partition of a view, by topic and number."""
     for topic in sorted(view.topics):
         for partition in view.partitions(topic):
             yield TopicPartition(topic, partition), view.topics[topic][partition]
@@ -168,9 +169,9 @@ def partitions_of(view: ClusterView) -> Iterator[Partition]:
 def broker_rows(
     view: ClusterView, releases: Mapping[int, str] = MappingProxyType({}), hosts: Sequence[str] = ()
 ) -> list[tuple[object, ...]]:
-    """A row (BROKER_COLUMNS) for each registered broker, and each replica that is not registered.
+    """Return a row (BROKER_COLUMNS) for each registered broker, and for each replica's broker that is not registered.
 
-    hosts: those that are logged in to (sasl.hosts); empty: every host.
+    hosts: hosts to which credentials may be sent (sasl.hosts); empty: every host.
     """
     partitions = [partition for _, partition in partitions_of(view)]
     named = {broker for partition in partitions for broker in (*partition.replicas, *partition.isr)}
@@ -213,7 +214,7 @@ def _topic_row(topic: str, code: int) -> tuple[object, ...]:
 
 
 def _ids(ids: Sequence[int], output: str) -> object:
-    """Numbers in JSON; elsewhere text, the preferred leader first."""
+    """Return numbers for JSON; otherwise text, with the preferred leader first."""
     return list(ids) if output == "json" else ",".join(map(str, ids))
 
 

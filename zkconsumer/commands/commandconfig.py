@@ -1,8 +1,8 @@
-"""--command-config: how a command connects to brokers, from a file with security.protocol, ssl.* and sasl.*.
+"""Option --command-config: how a command connects to brokers, from a file with security.protocol, ssl.* and sasl.*.
 
-The file may be a whole configuration of a consumer, .yaml or .properties, or these options alone; it is checked as a
-consumer's, and what is not about connections is left aside.  A file of --zk-config counts too where it has them.  The
-choice belongs to the command that runs: link_pool() and readers without a pool ask for it.
+The file may be a whole consumer configuration, .yaml or .properties, or only these options; it is checked like a
+consumer's, and options that are not about connections are ignored.  A --zk-config file counts too if it has them.  The
+choice belongs to the running command: link_pool() and readers without a pool use it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ KEYS = frozenset(
 
 
 def chosen_security() -> Security:
-    """The security of the running command's connections to brokers; see chosen_options()."""
+    """Return the security of the running command's connections to brokers; see chosen_options()."""
     found = _chosen().get(_SECURITY)
     return found if isinstance(found, Security) else OPEN
 
 
 def chosen_options() -> Mapping[str, str]:
-    """The same as options of a consumer, each a text.
+    """Return the chosen security as options of a consumer, with text values.
 
-    What of it tells a secret to strangers is named on stderr, once, before anything is connected to.
+    Options that expose a secret to strangers are named on stderr, once, before anything is connected to.
     """
     found: Mapping[str, str] = _chosen().get(_OPTIONS, {})
     return found
@@ -54,14 +54,14 @@ def _chosen() -> Mapping[str, Any]:
 
 
 def choose_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> None:
-    """The option's callback.  Raises click.UsageError."""
+    """Choose the file given by the option (callback of click).  Raises click.UsageError."""
     if file is not None:
         values, jvm = read_values(file, "--command-config")
         choose(ctx, values, file, jvm)
 
 
 def choose(ctx: click.Context, values: Mapping[str, object], file: Path, jvm: bool) -> None:
-    """Take what these options say of brokers' connections, unless a file was chosen before.  Raises UsageError."""
+    """Choose the connection options in `values`, unless a file was chosen before.  Raises UsageError."""
     said = {key: value for key, value in values.items() if key in KEYS}
     if _SECURITY in ctx.meta or not said:
         return

@@ -1,12 +1,12 @@
-"""What all commands of zkconsumer share: connections to the cluster, and exit codes (options: commands.options).
+"""Shared by all commands of zkconsumer: connections to the cluster, and exit codes (for options, see commands.options).
 
     with connected(zookeeper, kafka_version) as reach: ...    a ZooKeeper session and links to brokers, closed after it
-    with link_pool(versions) as links: ...                    brokers alone, for -b
-    require_metadata(brokers, kafka_version)                  -b is refused for 0.7
+    with link_pool(versions) as links: ...                    only brokers, for -b
+    require_metadata(brokers, kafka_version)                  refuses -b for 0.7
     with clear_errors(): ...                                  errors raised on purpose: one sentence and its exit code
     print_note(text)                                          to stderr (groundwork.output)
 
-Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT; groundwork.output.fail(text,
+Data goes to stdout, everything else to stderr.  Exit codes: groundwork.output.EXIT; groundwork.output.fail(text,
 EXIT["refused"]) ends a command.
 """
 
@@ -41,7 +41,7 @@ from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
 INTERRUPTED = 130
-TIMEOUT_MS = 6000  # session time-out of a command that reads; also how long a broker may be silent
+TIMEOUT_MS = 6000  # session timeout of a command that reads; also how long a broker may be silent
 CODES: dict[type[Exception], int] = {
     NoSuchGroup: EXIT["not found"],
     OptionError: EXIT["usage"],
@@ -51,12 +51,12 @@ CODES: dict[type[Exception], int] = {
     WireError: EXIT["runtime"],
 }
 
-# reaching a cluster -------------------------------------------------------------------------------------------------
+# connections ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The connections of a command; everything is called in its own (main) thread."""
+    """Connections of a command; all calls are made in its own (main) thread."""
 
     session: ZkSession
     links: Links
@@ -64,7 +64,7 @@ class Connection:
 
 
 def require_metadata(brokers: Sequence[tuple[str, int]], kafka_version: str) -> None:
-    """Refuse -b where brokers do not know their own cluster (click.UsageError)."""
+    """Refuse -b if brokers do not know their own cluster.  Raises click.UsageError."""
     if brokers and not expected(kafka_version).describes_itself:
         raise click.UsageError(
             f"-b: brokers of Kafka {kafka_version} do not know the topics and leaders of their cluster; ZooKeeper does:"
@@ -74,9 +74,10 @@ def require_metadata(brokers: Sequence[tuple[str, int]], kafka_version: str) -> 
 
 @contextmanager
 def connected(zookeeper: ZooKeeper, kafka_version: str = "") -> Iterator[Connection]:
-    """A session with ZooKeeper and links to brokers.  An error, also in the block, ends the command with a sentence.
+    """Open a session with ZooKeeper and links to brokers.  An error, also in the block, ends the command with a
+    sentence.
 
-    kafka_version "": the registered brokers are asked for their release; those that do not answer when they are needed.
+    If kafka_version is "", each registered broker is asked for its release; a silent one when it is needed.
     """
     versions = ClusterVersions(kafka_version)
     with link_pool(versions) as links:
@@ -104,17 +105,17 @@ def connected(zookeeper: ZooKeeper, kafka_version: str = "") -> Iterator[Connect
 def at_interrupt(
     said: str = "interrupted", code: Callable[[], int] = lambda: INTERRUPTED, also: Sequence[signal.Signals] = ()
 ) -> Iterator[None]:
-    """Ctrl-C in the block ends the process at once: for blocks that hold nothing to be released.
+    """Let ctrl-C in the block end the process at once: for blocks that hold nothing to be released.
 
-    (A KeyboardInterrupt would be raised in whatever greenlet runs, and logged with a traceback by the hub.)  also:
-    other signals that do the same; SIGTERM else ends the process as usual.
+    (Otherwise a KeyboardInterrupt would be raised in whatever greenlet runs, and logged with a traceback by the hub.)
+    `also`: other signals that do the same; without it, SIGTERM ends the process as usual.
     """
 
     def end(number: int, frame: object) -> None:
         try:
             pipes.leave(sys.stdout)
         except RuntimeError:
-            pass  # the signal came in the middle of a write
+            pass  # the signal came during a write
         write_stderr(said.encode() + b"\n" * bool(said))
         os._exit(code())
 
@@ -128,7 +129,7 @@ def at_interrupt(
 
 @contextmanager
 def link_pool(versions: ClusterVersions) -> Iterator[Links]:
-    """Links to brokers without ZooKeeper.  An error, also in the block, ends the command with a sentence."""
+    """Open links to brokers without ZooKeeper.  An error, also in the block, ends the command with a sentence."""
     quiet()
     links = Links("zkconsumer", versions.connect(chosen_security().connect(connect)), TIMEOUT_MS)
     with at_interrupt(), clear_errors():
@@ -139,17 +140,17 @@ def link_pool(versions: ClusterVersions) -> Iterator[Links]:
 
 
 def clear_errors() -> AbstractContextManager[None]:
-    """End the command with the sentence and the exit code of an error that is raised on purpose."""
+    """End the command with the sentence and the exit code of an error that was raised on purpose."""
     return failing(CODES)
 
 
 def quiet(level: str = "error") -> None:
-    """Log to stderr from this level on; kazoo's errors are one sentence of ours."""
+    """Log to stderr from this level; kazoo's errors become one sentence of ours."""
     set_up_logging(level)
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)
 
 
 def print_unit(dialect: Dialect) -> None:
-    """Print the unit of the positions and lags above, where it is not messages."""
+    """Print the unit of the offsets and lags above, if it is not messages."""
     if not dialect.offsets.count_messages:
         print_note("positions, ends and lag are bytes of the logs (0.7 counts no messages)")

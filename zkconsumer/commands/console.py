@@ -1,4 +1,4 @@
-"""Console consumer: a thread per stream prints, the main thread waits for the end."""
+"""Console consumer: one thread per stream prints; the main thread waits for the end."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from zkconsumer.filters import TopicFilter
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.stream import Stream
 
-POLL_S = 0.2  # how soon it is noticed that the pipe has no reader any more
+POLL_S = 0.2  # interval for checking whether the pipe still has a reader
 SWITCH_S = 0.0005  # message_format is a tight loop: the hub's thread must get its turns
 
 
-STOPS = (signal.SIGTERM, signal.SIGHUP)  # a terminal that is closed sends SIGHUP
+STOPS = (signal.SIGTERM, signal.SIGHUP)  # a closed terminal sends SIGHUP
 
 
 class _Enough(Exception):
-    """Ctrl-C, SIGTERM or SIGHUP."""
+    """Raised for ctrl-C, SIGTERM or SIGHUP."""
 
 
 class Console:
-    """Prints the messages of a topic, or of a filter's topics.  What was printed counts as done.
+    """Printer of the messages of a topic, or of a filter's topics.  Printed messages count as done.
 
-    named: the operator named the group, and is told once where it starts at the end of a log that holds messages: else
-    nothing is seen of them, and the command waits in silence.
+    named: the operator named the group, and gets one note if it starts at the end of a log that holds messages:
+    otherwise the command would wait silently although there are messages.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Console:
         self._ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
         self._turn = threading.Lock()
         self._left: int | None = None
-        self.parked: dict[TopicPartition, str] = {}  # at the end: the parked partitions, and why
-        self.unread: dict[TopicPartition, str] = {}  # assigned partitions that were not begun, and why
+        self.parked: dict[TopicPartition, str] = {}  # at the end: the parked partitions, with the reasons
+        self.unread: dict[TopicPartition, str] = {}  # assigned partitions that were not begun, with the reasons
         self._stopping = False
         self._tells_start = named and config.auto_offset_reset == "largest"
 
@@ -69,7 +69,7 @@ class Console:
     ) -> None:
         """Print until max_messages, timeout_ms without a message, ctrl-C, or an error of a stream, which is raised.
 
-        KeyboardInterrupt when ctrl-C or SIGTERM came before there were streams.
+        Raises KeyboardInterrupt if ctrl-C or SIGTERM came before there were streams.
         """
         sys.setswitchinterval(SWITCH_S)
         to = sys.stdout.buffer if out is None else out
@@ -80,7 +80,7 @@ class Console:
             _interrupts(),
         ):
             for number in STOPS:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # nohup stays what it is
+                if signal.getsignal(number) is not signal.SIG_IGN:  # keep nohup's setting
                     signal.signal(number, _stop)
             try:
                 for stream in self._streams(connector):
@@ -102,7 +102,7 @@ class Console:
         pipes.close(to)
 
     def _on_event(self, event: ConsumerEvent) -> None:
-        """In the event loop."""
+        """Handle an event of the consumer, in the event loop."""
         log_event(event)
         if event.tp is not None and event.kind == "unread":
             self.unread[event.tp] = event.text
@@ -120,7 +120,7 @@ class Console:
             self.parked = {row.tp: row.parked for row in owned if row.parked is not None}
             self.unread = {tp: why for tp, why in self.unread.items() if tp not in {row.tp for row in owned}}
         except (HubStopped, ConsumerError) as gone:  # it ends by an error of its own
-            logging.getLogger(__name__).debug("what is parked is not known: %s", gone)
+            logging.getLogger(__name__).debug("parked partitions are not known: %s", gone)
 
     def _streams(self, connector: ConsumerConnector) -> list[Stream]:
         if isinstance(self._wanted, str):
@@ -128,15 +128,15 @@ class Console:
         return connector.create_message_streams_by_filter(self._wanted, self._num_streams)
 
     def _give_up(self, threads: list[tuple[threading.Thread, Stream]]) -> None:
-        """Do not wait for the messages that the threads have: one of them may hang in a full pipe."""
-        idle = self._turn.acquire(timeout=POLL_S)  # else a later run prints the current message again
+        """Do not wait for messages that threads still have: a thread may hang in a full pipe."""
+        idle = self._turn.acquire(timeout=POLL_S)  # otherwise a later run prints the current message again
         for thread, stream in threads:
             stream.give_up(thread.ident or 0)
         if idle:
             self._turn.release()
 
     def _wait(self, timeout_ms: int | None, to: BinaryIO) -> None:
-        """Streams put None for each message, and an error, or _Enough, at their end."""
+        """Wait for the end.  Streams put None for each message, and an error, or _Enough, at their end."""
         most_s = math.inf if timeout_ms is None else timeout_ms / 1000
         until = now() + most_s
         while True:
@@ -164,7 +164,8 @@ class Console:
             stream.give_up(threading.get_ident())  # the last message was not printed
 
     def _print(self, stream: Stream, line: bytes, to: BinaryIO) -> bool:
-        """Print a message of the stream, which is done then.  False: enough was printed; this one was not."""
+        """Print a message of the stream, which is then done.  Return False if enough was printed before, so this one
+        was not."""
         with self._turn:
             if self._stopping or self._left == 0:
                 return False
@@ -179,10 +180,10 @@ class Console:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """The first ctrl-C shuts down in order; a second one, when that takes too long, ends the process."""
+    """Let the first ctrl-C shut down in order; a second one ends the process."""
 
     def first(number: int, frame: object) -> None:
-        logging.getLogger("groundwork.hub").setLevel(logging.CRITICAL)  # a start that still runs there is ignored
+        logging.getLogger("groundwork.hub").setLevel(logging.CRITICAL)  # ignore errors of a start that still runs there
         signal.signal(signal.SIGINT, second)
         raise KeyboardInterrupt
 
@@ -195,7 +196,7 @@ def _interrupts() -> Iterator[None]:
         yield
     finally:
         if signal.getsignal(signal.SIGINT) is first:
-            signal.signal(signal.SIGINT, before)  # else the process is ending: `second` stays
+            signal.signal(signal.SIGINT, before)  # otherwise the process is ending: `second` stays
 
 
 def _stop(number: int, frame: object) -> None:

@@ -1,4 +1,5 @@
-"""`zkconsumer consume`: messages to stdout, as a member of a group, or of one partition without a group."""
+"""Command `zkconsumer consume`: prints messages to stdout, as a member of a group, or of one partition without
+a group."""
 
 from __future__ import annotations
 
@@ -64,19 +65,19 @@ def _partition(ctx: click.Context, param: click.Parameter, text: str | None) -> 
     ],
 )
 @zookeeper_option(required=False)
-@brokers_option("Brokers to ask instead of ZooKeeper: the group is then one that Kafka's coordinator keeps (0.9+).")
+@brokers_option("Brokers to connect to instead of ZooKeeper; the group is then on Kafka's coordinator (0.9+).")
 @group_option(required=False, help="Consumer group to join (default: a temporary one).")
 @click.option("--topic", callback=_topic, help="Topic to read.")
 @click.option("--whitelist", metavar="REGEX", help="Read every topic whose whole name matches.")
-@click.option("--blacklist", metavar="REGEX", help="Leave out topics whose whole name matches; beside a whitelist too.")
+@click.option("--blacklist", metavar="REGEX", help="Leave out topics whose whole name matches; also with --whitelist.")
 @click.option(
     "--partition", metavar="N", callback=_partition, help="Read this partition only (0.7: as 1-0), without a group."
 )
 @click.option("--offset", metavar="N|smallest|largest", help="Offset to start at, with --partition.")
 @click.option("--num.streams", "num_streams", type=click.IntRange(min=1), default=1, help="Streams (thread ids).")
-@click.option("--from-beginning", is_flag=True, help="Where nothing is committed, start at the smallest offset.")
-@click.option("--max-messages", type=click.IntRange(min=1), help="Exit after so many messages.")
-@click.option("--timeout-ms", type=click.IntRange(min=0), help="Exit when no message arrives for that long.")
+@click.option("--from-beginning", is_flag=True, help="Start at the smallest offset if nothing is committed.")
+@click.option("--max-messages", type=click.IntRange(min=1), help="Exit after this number of messages.")
+@click.option("--timeout-ms", type=click.IntRange(min=0), help="Exit when no message arrives for this long.")
 @click.option("--print-key", is_flag=True, help="Print the key and a tab before each value; null is empty.")
 @click.option("--print-headers", is_flag=True, help="Print NAME:VALUE,… or NO_HEADERS, and a tab before key and value.")
 @click.option("--print-offset", is_flag=True, help="Print TOPIC/PARTITION OFFSET and a tab before each message.")
@@ -105,11 +106,12 @@ def consume(
     kafka_version: str,
     output: str,
 ) -> None:
-    """Print messages, one a line, until ctrl-C or SIGTERM.
+    """Print messages, one per line, until ctrl-C or SIGTERM.
 
-    With --group, what was printed is committed, and the group's other members get the rest.  Without, a group is made
-    up, and removed from ZooKeeper at the end; with -b it commits nothing, and is gone with its member.  json prints
-    an object a message; what is not UTF-8 is {"base64": "…"}.  Ends with 4 where a partition could not be read on.
+    With --group, printed messages are committed, and the group's other members get the rest.  Without it, a temporary
+    group is used, and removed from ZooKeeper at the end; with -b it commits nothing and ends with its member.  json
+    prints one object per message; bytes that are not UTF-8 become {"base64": "…"}. Ends with 4 if a partition could not
+    be read on.
     """
     log_of_command()
     message_format = MessageFormat(print_key, print_offset, output, print_headers)
@@ -126,7 +128,7 @@ def consume(
     if offset is not None:
         raise click.UsageError("--offset needs --partition: in a group the committed offsets say where to begin")
     if (zookeeper is None) == (not brokers):
-        raise click.UsageError("give -z ZOOKEEPER/CHROOT, or -b BROKERS where there is no ZooKeeper")
+        raise click.UsageError("give -z ZOOKEEPER/CHROOT, or -b BROKERS if there is no ZooKeeper")
     wanted = _wanted(topic, whitelist, blacklist)
     given = _properties(properties)
     values: dict[str, object] = {
@@ -157,9 +159,9 @@ def _one_partition(
     start: int | str,
     kafka_version: str,
 ) -> OnePartition:
-    """The reader of one partition without a group, once the brokers are known."""
+    """Return the reader of one partition without a group, once the brokers are known."""
     spoken = expected(kafka_version)
-    spoken.znode(partition)  # LocalError where it is no partition of such a release
+    spoken.znode(partition)  # raises LocalError if such a release has no such partition
     found = _brokers(zookeeper, brokers, kafka_version)
     described = zookeeper is None or spoken.describes_itself
     look_up = None if zookeeper is None or described else partial(_view, zookeeper, kafka_version)
@@ -177,7 +179,7 @@ def _one_partition(
 
 
 def _where(zookeeper: ZooKeeper | None, brokers: list[Address]) -> dict[str, object]:
-    """The options that say where the group is."""
+    """Return the options that say where the group is kept."""
     if zookeeper is not None:
         return {"zookeeper.connect": zookeeper.connect, **zookeeper.security.options()}
     return {"coordination": "kafka", "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in brokers)}
@@ -187,12 +189,12 @@ def _where(zookeeper: ZooKeeper | None, brokers: list[Address]) -> dict[str, obj
 def _member(
     values: Mapping[str, object], group: str | None, wanted: str | TopicFilter, num_streams: int
 ) -> Iterator[Console]:
-    """A member of the group; without one, of a temporary group, which is removed at the end."""
+    """Join the group as a member; without a group name, a temporary group, which is removed at the end."""
     own = None if group else temporary_name()
     coordinated = values.get("coordination") == "kafka"
     values = {**values, "group.id": group or own}
     if own and coordinated:
-        values["auto.commit.enable"] = "false"  # so that the coordinator keeps nothing of it
+        values["auto.commit.enable"] = "false"  # so that the coordinator keeps no offsets of it
     config = load_consumer(ConsumerConfig, values, "command line", jvm=True)
     if coordinated:
         quiet("warning")
@@ -200,13 +202,13 @@ def _member(
         return
     at = ZooKeeper(config.zookeeper_connect, config.security)
     there = _check(at, config.version)
-    quiet("warning")  # from here on errors of the cluster are retried
+    quiet("warning")  # from now on errors of the cluster are retried
     with removed_after(at, own, there) if own else nullcontext():
         yield Console(config, wanted, num_streams, config.version, named=own is None)
 
 
 def _check(zookeeper: ZooKeeper, kafka_version: str) -> bool:
-    """Whether there is a folder of groups.  Ends the command where there are no brokers: no group belongs there."""
+    """Return True if the folder of groups exists.  Ends the command if there are no brokers: no group belongs there."""
     with connected(zookeeper, kafka_version) as reach:
         if hint := no_brokers(reach.session, reach.dialect):
             fail(hint, EXIT["runtime"])
@@ -243,7 +245,7 @@ def _start(offset: str | None, from_beginning: bool) -> int | str:
 
 
 def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version: str) -> list[Address]:
-    """Brokers of the cluster, given or as ZooKeeper has them.  Ends the command when there are none."""
+    """Return the brokers, as given or from ZooKeeper.  Ends the command if there are none."""
     if (zookeeper is None) == (not brokers):
         raise click.UsageError("give either -z or -b")
     if zookeeper is None:
@@ -257,7 +259,8 @@ def _brokers(zookeeper: ZooKeeper | None, brokers: list[Address], kafka_version:
 
 
 def _view(zookeeper: ZooKeeper, kafka_version: str) -> ClusterView:
-    """The partitions and their leaders in ZooKeeper now: a short session each time, for a reader without a hub."""
+    """Return the current partitions and leaders in ZooKeeper: opens a short session each time, for a reader without a
+    hub."""
     return read_cluster(zookeeper, (), kafka_version)
 
 

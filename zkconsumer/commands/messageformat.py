@@ -1,9 +1,9 @@
-"""Output format of `zkconsumer consume`: a message as a line of bytes as they are, or as a JSON object.  Pure.
+"""Output format of `zkconsumer consume`: a message as a line of raw bytes, or as a JSON object.  Pure.
 
 text   [TOPIC/PARTITION OFFSET tab] [headers tab] [key tab] value      null is an empty text
        headers: NAME:VALUE,NAME:VALUE, and NO_HEADERS if there are none, as the JVM's console prints them
 json   {"topic", "partition", "offset", "timestamp_ms", "headers", "key", "value"}; a key or value is a text, null, or,
-       where its bytes are not UTF-8, {"base64": "..."}; headers are pairs [name, value] in their order
+       if its bytes are not UTF-8, {"base64": "..."}; headers are pairs [name, value] in their order
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TEXT, JSON = "text", "json"
 
 @dataclass(frozen=True, slots=True)
 class MessageFormat:
-    """The parts of a message that are printed: json has everything, whatever the others say."""
+    """Parts of a message that are printed; json always has all parts."""
 
     key: bool = False
     offset: bool = False
@@ -28,7 +28,7 @@ class MessageFormat:
     headers: bool = False
 
     def line(self, message: Message) -> bytes:
-        """The message with its end of line."""
+        """Return the message with its end of line."""
         if self.form == JSON:
             return _object(message)
         at = f"{message.topic}/{message.partition} {message.offset}\t".encode() if self.offset else b""

@@ -1,6 +1,6 @@
-"""`zkconsumer consume --partition`: one partition read at its leader, without a group; no offset is committed.
+"""Command `zkconsumer consume --partition`: reads one partition at its leader, without a group or commits.
 
-When the leader moves or dies the next one is looked up among all known brokers, for LEADER_RETRIES at most.
+If the leader moves or dies, the next one is looked up among all known brokers, up to LEADER_RETRIES times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from zkconsumer.refusals import MessageTooLarge, OffsetOutOfRange
 from zkconsumer.simple import SimpleConsumer
 
 LEADER_RETRIES = RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.5, factor=1.0))
-WAIT_MS = 250  # of a fetch that finds nothing: how late a closed pipe is noticed
+WAIT_MS = 250  # wait of a fetch that finds nothing, which delays the notice of a closed pipe
 FETCH_BYTES, MAX_BYTES = 1 << 20, 1 << 28
 SMALLEST, LARGEST = "smallest", "largest"
 
@@ -39,17 +39,18 @@ T = TypeVar("T")
 
 
 class NoSuchPartition(ConsumerError):
-    """The cluster has no such topic, or the topic no such partition."""
+    """Raised when the cluster has no such topic, or the topic has no such partition."""
 
 
 class Stop(Exception):
-    """SIGTERM, or the output pipe has no reader."""
+    """Raised for SIGTERM, or when the output pipe has no reader."""
 
 
 class OnePartition:
-    """Reads a partition from `start`: a position, smallest or largest.
+    """Reader of a partition from `start`: an offset, smallest or largest.
 
-    brokers: any of the cluster, which are asked for the leader.  look_up: used instead, where brokers do not know.
+    brokers: any brokers of the cluster; they name the leader.  look_up: used instead if brokers do not know
+    it.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class OnePartition:
         self._release = release
         self._waits = expected(release).waits_for_data
         self._timeout_ms = timeout_ms
-        self._found = False  # the partition was found once: a missing one is expected back
+        self._found = False  # True after the partition was found once: if it is missing later, it is expected back
         self._security = security
         versions = ClusterVersions(release)
         self._links = Links("zkconsumer", versions.connect(security.connect()), timeout_ms)
@@ -77,7 +78,7 @@ class OnePartition:
         self._look_up: Callable[[], ClusterView] = look_up or (lambda: cluster.view(refresh=True))
         self._consumer: SimpleConsumer | None = None
         self._max_bytes = FETCH_BYTES
-        self._blank: int | None = None  # where the last fetch brought nothing, though the log continues
+        self._blank: int | None = None  # offset of the last fetch, if it brought nothing although the log continues
 
     def run(
         self,
@@ -88,7 +89,7 @@ class OnePartition:
     ) -> None:
         """Print until max_messages, timeout_ms without a message, ctrl-C, SIGTERM, or a closed pipe.
 
-        Raises NoSuchPartition, other ConsumerErrors, WireError.
+        Raises NoSuchPartition, other ConsumerErrors and WireError.
         """
         to = sys.stdout.buffer if out is None else out
         before = signal.signal(signal.SIGTERM, _stop)
@@ -111,7 +112,7 @@ class OnePartition:
     def print_all(
         self, message_format: MessageFormat, max_messages: int | None, timeout_ms: int | None, to: BinaryIO
     ) -> None:
-        """Read and print, without handling of signals and pipes."""
+        """Read and print, without handling signals and pipes."""
         position = self._begin()
         printed, since = 0, time.monotonic()
         while True:
@@ -132,7 +133,7 @@ class OnePartition:
                 time.sleep(WAIT_MS / 1000)
 
     def _messages(self, fetched: MessageSet) -> Iterator[Message]:
-        """Yield the messages.  Raises DamagedMessage, with the partition and where it would have read on."""
+        """Yield the messages.  Raises DamagedMessage, with the partition and the offset behind the damage."""
         at = fetched.start
         try:
             for message in fetched.messages():
@@ -143,8 +144,8 @@ class OnePartition:
             raise DamagedMessage(self._tp, at, "the message is damaged", damage, helps) from damage
 
     def _see_large_batch(self, fetched: MessageSet) -> None:
-        """Fetch more after two empty fetches before the end of the log: Kafka 3.x sends them for a batch larger than
-        the fetch."""
+        """Fetch more after two empty fetches before the end of the log: Kafka 3.x returns them if a batch is larger
+        than the fetch."""
         end = fetched.high_watermark
         blank = fetched.resume_at if not fetched.runs and end is not None and end > fetched.resume_at else None
         if blank is not None and blank == self._blank:
@@ -174,7 +175,7 @@ class OnePartition:
     # the leader ---------------------------------------------------------------------------------------------------
 
     def _ask(self, question: Callable[[SimpleConsumer], T]) -> T:
-        """question(the leader), retried at the next leader while leaders change (LEADER_RETRIES)."""
+        """Return question(the leader), retried at the next leader while leaders change (LEADER_RETRIES)."""
         for attempt in LEADER_RETRIES.attempts(time.sleep, time.monotonic):
             try:
                 consumer = self._consumer = self._consumer or self._lead()
@@ -199,7 +200,7 @@ class OnePartition:
         )
 
     def _leader(self) -> Broker:
-        """The leader, of the metadata of all topics: asking by name may create the topic."""
+        """Return the leader, from the metadata of all topics: a request that names a topic may create it."""
         view = self._look_up()
         partitions = view.topics.get(self._tp.topic)
         if partitions is None and self._tp.topic not in view.errors and not self._found:
@@ -221,7 +222,7 @@ class OnePartition:
 
 
 class _NoLeader(ConsumerError):
-    """No broker leads the partition at the moment."""
+    """Raised when the partition has no leader at the moment."""
 
 
 def _stop(number: int, frame: object) -> None:

@@ -1,4 +1,4 @@
-"""Output pipes of commands: a pipe without a reader, or one that is full, or a disk that is full."""
+"""Output of commands: handles a pipe without a reader, a full pipe, and a full disk."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from groundwork.streams import DISK_FULL, discard
 
 
 def printing(run: Callable[[], int]) -> int:
-    """The exit code of run, once all its output is written.  A full disk is one sentence."""
+    """Return the exit code of run() once all its output is written.  A full disk gives one sentence."""
     try:
         code = run()
-        close(sys.stdout)  # else the interpreter's exit would complain
+        close(sys.stdout)  # otherwise the interpreter's exit would complain
         return code
     except OSError as e:
         if e.errno not in (*DISK_FULL, errno.EIO):
             raise
         discard(sys.stdout)
-        print_note(f"error: what was to be printed cannot be written: {e.strerror}")
+        print_note(f"error: the output cannot be written: {e.strerror}")
         return EXIT["runtime"]
 
 
 def has_no_reader(to: BinaryIO) -> bool:
-    """Whether the other end of our pipe is closed; a write would show it, but there may be nothing to write for
+    """True if the other end of our pipe is closed; a write would show it, but there may be nothing to write for
     hours."""
     try:
         poll = select.poll()
         poll.register(to.fileno(), 0)
         return any(what & (select.POLLERR | select.POLLHUP) for _, what in poll.poll(0))
-    except (OSError, ValueError):  # no file, as in a test
+    except (OSError, ValueError):  # not a file, as in a test
         return False
 
 
 def close(to: IO[Any]) -> None:
-    """Flush; what cannot be written is not written again at the interpreter's exit, which would complain."""
+    """Flush; discard output that cannot be written, or the interpreter's exit would try again and complain."""
     try:
         to.flush()
     except BrokenPipeError:
@@ -48,10 +48,10 @@ def close(to: IO[Any]) -> None:
 
 
 def leave(to: IO[Any]) -> None:
-    """End after a signal: a file gets its last whole line, a pipe, which may be full, is not waited for."""
+    """End after a signal: a file gets its last whole line; a pipe, which may be full, is not waited for."""
     try:
         if stat.S_ISREG(os.fstat(to.fileno()).st_mode):
             to.flush()
     except (OSError, ValueError):
-        pass  # no file, as in a test, or a disk that takes no more
+        pass  # not a file, as in a test, or a full disk
     discard(to)

@@ -1,6 +1,6 @@
-"""Temporary group of one command: made at its start, and removed from ZooKeeper after it.
+"""Temporary group of one command: created at its start, and removed from ZooKeeper after it.
 
-Only /consumers/NAME with a random name is removed, and only when no other member registered there meanwhile.
+Only /consumers/NAME with a random name is removed, and only if no other member registered there meanwhile.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from zkconsumer.errors import ChrootMissing, ConsumerError, Unreachable
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import ZkSession
 
-PREFIX = "console-consumer-"  # as the JVM's console consumer calls them
-INTERRUPTED_MS = 1500  # after ctrl-C: how long ZooKeeper may take to answer
-GONE_S = 8.0  # a member that could not close its session is gone after the session
+PREFIX = "console-consumer-"  # the same name as the JVM's console consumer
+INTERRUPTED_MS = 1500  # after ctrl-C: longest wait for ZooKeeper
+GONE_S = 8.0  # a member that could not close its session is gone when the session expires
 
 
 def temporary_name() -> str:
-    """A random name of a group."""
+    """Return a random name of a group."""
     return PREFIX + secrets.token_hex(8)
 
 
 @contextmanager
 def removed_after(zookeeper: ZooKeeper, group: str, keep_folder: bool) -> Iterator[None]:
-    """Remove the nodes of a temporary group after the block, however that ends.
+    """Remove the nodes of a temporary group after the block, however it ends.
 
-    keep_folder: the folder of all groups was there before; else it goes too, unless it is in use by then.
-    Ends the command with a sentence and `partly` when they could not be removed.
+    keep_folder: the folder of all groups existed before; otherwise it is removed too, unless it is in use by then.
+    Ends the command with a sentence and `partly` if they could not be removed.
     """
     try:
         yield
@@ -55,7 +55,7 @@ def _left(group: str, why: ConsumerError) -> str:
 
 
 def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_ms: int) -> ConsumerError | None:
-    """None: it is gone.  Ctrl-C ends the process, and says what is left."""
+    """Return None once the group is removed, or the reason.  Ctrl-C ends the process, and says what is left."""
     tasks = TaskGroup()
     session = ZkSession(
         zookeeper.connect,
@@ -80,7 +80,7 @@ def _remove_after(zookeeper: ZooKeeper, group: str, keep_folder: bool, connect_m
 
 
 def remove(session: ZkSession, group: str) -> None:
-    """Delete /consumers/GROUP once it has no member.  Raises ConsumerError when it has one."""
+    """Delete /consumers/GROUP.  Raises ConsumerError if it has a member."""
     until = now() + GONE_S
     while members := session.children(ids(group)):
         if now() >= until:
@@ -90,7 +90,7 @@ def remove(session: ZkSession, group: str) -> None:
 
 
 def remove_folder(session: ZkSession) -> None:
-    """Delete /consumers when no group is in it.  Raises ConsumerError when ZooKeeper does not do that."""
+    """Delete /consumers if it holds no group.  Raises ConsumerError if ZooKeeper refuses."""
     node = session.stat([CONSUMERS])[CONSUMERS]
     if node is None or session.children(CONSUMERS):
         return
@@ -98,11 +98,11 @@ def remove_folder(session: ZkSession) -> None:
         session.delete({CONSUMERS: node.version})
     except ConsumerError:
         if not session.children(CONSUMERS):
-            raise  # else a group was made meanwhile: the folder stays
+            raise  # otherwise another group was created meanwhile: the folder stays
 
 
 def _delete(session: ZkSession, path: str) -> None:
-    """Delete children first; where a node is created meanwhile ZooKeeper refuses, and it stays."""
+    """Delete a node after its children; if a child is created meanwhile, ZooKeeper refuses, and the node stays."""
     for name in session.children(path) or ():
         _delete(session, f"{path}/{name}")
     node = session.stat([path])[path]

@@ -1,8 +1,8 @@
-"""--zk-config: address and credentials of ZooKeeper from the configuration of a consumer, so that a password exists
-once.
+"""Option --zk-config: address and credentials of ZooKeeper from a consumer's configuration, so that a password is
+stored only once.
 
-The file may be the whole configuration of a consumer or its zookeeper.* options alone; it is checked as a consumer's.
-Of a .properties file, which may be of any release of the JVM's, what is not about ZooKeeper is left aside.
+The file may be a whole consumer configuration or only its zookeeper.* options; it is checked like a consumer's.  In a
+.properties file, which may be of any JVM release, options that are not about ZooKeeper are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zkconsumer.options.config import ConsumerConfig, load_consumer
 
 CONNECT = ("zookeeper.connect", "zk.connect")
 PREFIXES = ("zookeeper.", "zk.")
-IGNORED = frozenset(  # of a consumer in YAML, and not used by other commands
+IGNORED = frozenset(  # options of a consumer in YAML that other commands do not use
     (
         "group.id",
         "groupid",
@@ -34,7 +34,8 @@ IGNORED = frozenset(  # of a consumer in YAML, and not used by other commands
 
 
 def read_values(file: Path, option: str = "--zk-config") -> tuple[dict[str, object], bool]:
-    """A file's options, and whether they are a JVM's (.properties: all is text).  Raises click.UsageError."""
+    """Return a file's options, and whether it is a JVM's (.properties: all values are text).  Raises
+    click.UsageError."""
     jvm = file.suffix not in (".yaml", ".yml")
     try:
         raw = file.read_bytes()
@@ -54,7 +55,7 @@ def read_values(file: Path, option: str = "--zk-config") -> tuple[dict[str, obje
 
 
 def zookeeper_of(connect: str | None, values: Mapping[str, object], where: str, jvm: bool) -> ZooKeeper | None:
-    """The ZooKeeper that connect, or else the file, names; None when neither does.  Raises click.UsageError.
+    """Return the ZooKeeper that connect, or else the file, names; None if neither does.  Raises click.UsageError.
 
     where: the file's name, first in every sentence.
     """

@@ -2,5 +2,5 @@
 
 handlers     process(), Outcome, Retry
 workerpool   its threads or greenlets, and how they wait for each other
-workqueue    which message a free worker takes next: pure
+workqueue    decides which message a free worker takes next; pure
 """

@@ -3,16 +3,16 @@
     def handle(message): ...                        # ordinary blocking code; None or Outcome.DONE: done
     process(connector, handle, {"orders": 1}, workers=8)
 
-Each message has a ticket of its own (delivery on-ack), so the offset that is committed is always the newest one with
-everything before it done, in whichever order the workers finish.  Partitions take turns, and at most
-max_unfinished messages of one are queued from its oldest unfinished one on: a message that does not finish pauses its
-partition, no other, and a restart repeats no more than that (workqueue).  When partitions are revoked, messages that no
-worker has are dropped at once, for their next owner, and the others are waited for, listener.timeout.ms and then
-rebalance.drain.ms at most.  Workers are threads or greenlets (workerpool).
+Each message has its own ticket (delivery on-ack), so the committed offset is always the newest one with everything
+before it done, in whatever order the workers finish.  Partitions take turns, and at most max_unfinished messages of a
+partition are queued, counted from its oldest unfinished one: a message that does not finish pauses only its own
+partition, and a restart repeats at most that many messages (workqueue).  When partitions are revoked, messages that no
+worker has are dropped at once, for their next owner; the others may finish within listener.timeout.ms and then
+rebalance.drain.ms.  Workers are threads or greenlets (workerpool).
 
-Outcomes of a handler: DONE (or None); Retry(after_ms); PARK, deliver nothing more of this partition, from this message
-on; STOP, end process(), this message not done.  A handler that raises is retried, with a backoff of up to
-MAX_RETRY_S: no message is lost or skipped because of it.  The log has the first traceback of a kind, and then counts
+Outcomes of a handler: DONE (or None); Retry(after_ms); PARK: deliver nothing more of this partition, beginning with
+this message; STOP: end process(), and this message is not done.  A handler that raises is retried, with a backoff of up
+to MAX_RETRY_S: its message is never lost or skipped.  The log has the first traceback of each kind, and then counts
 (groundwork.failures).
 """
 
@@ -43,12 +43,12 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.1
 MAX_RETRY_S = 30.0
-SHUTDOWN_S = 12.0  # a connector's takes 10 at most
-POLL_S = 0.5  # ctrl-C and a stop are noticed within that
+SHUTDOWN_S = 12.0  # the connector's own shutdown takes at most 10 s
+POLL_S = 0.5  # ctrl-C and a stop are noticed within this time
 
 
 class Outcome(enum.Enum):
-    """What a handler says of its message: it is done, its partition parks at it, or processing stops."""
+    """Result of a handler for its message: it is done, its partition parks at it, or processing stops."""
 
     DONE = "done"
     PARK = "park"
@@ -57,7 +57,7 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Call the handler with this message once more, after so many ms."""
+    """Result of a handler: call it again with this message after the given number of ms."""
 
     after_ms: int
 
@@ -66,7 +66,7 @@ Handler = Callable[[Message], Outcome | Retry | None]
 
 
 class HandlerParked(ConsumerError):
-    """Why a partition is parked: its handler returned PARK."""
+    """Reason for a parked partition: its handler returned PARK."""
 
 
 def process(
@@ -81,18 +81,18 @@ def process(
     stop_s: float = 5.0,
     worker_kind: WorkerKind = "threads",
 ) -> None:
-    """Call handler with every message of topics until it says STOP or the connector is shut down; then shut it down.
+    """Call handler with every message of topics until it returns STOP or the connector is shut down; then shut it down.
 
-    connector        one with delivery on-ack, without streams so far; process makes them: streams counts those of a
+    connector        one with delivery on-ack and without streams; process() creates them: streams is the number for a
                      filter.  Its hub may be its own or the caller's
-    max_unfinished   messages of one partition from its oldest unfinished one on, at most
-    order_by_key     messages of one partition with the same key one after another
-    stop_s           how long handlers may take to end at a stop; then a greenlet ends where it waits, a thread is
-                     abandoned
-    worker_kind      threads: handlers may block and compute.  greenlets, of the caller's hub: many, that wait as gevent
-                     does; one that blocks delays the others, and the session unless the connector's hub is its own
+    max_unfinished   maximum of queued messages per partition, counted from its oldest unfinished one
+    order_by_key     handle messages of one partition with the same key one after another
+    stop_s           how long handlers may take to end at a stop; then a greenlet is killed, a thread abandoned
+    worker_kind      threads: handlers may block and compute.  greenlets, in the caller's hub: many, waiting by gevent;
+                     one that blocks delays the others, and the session unless the connector's hub is its own
 
-    Raises what ended the streams, and ConsumerError when the connector has another delivery, or streams already.
+    Raises the error that ended the streams, and ConsumerError if the connector has another delivery, or streams
+    already.
     """
     _Run(
         connector=connector,
@@ -132,9 +132,9 @@ class _Run(ConsumerListener):
         self._stop_s = stop_s
         self._queue: WorkQueue[TopicPartition, Message] = WorkQueue(max_unfinished, order_by_key)
         self._pool = WorkerPool(worker_kind, isinstance(connector._hub, OwnThread))
-        self._lock = threading.Lock()  # guards the queue and what follows; never held over a wait
-        self._jobs = self._pool.signal(self._lock)  # there may be a job to take
-        self._ends = self._pool.signal(self._lock)  # a job was finished, or a reader has ended
+        self._lock = threading.Lock()  # guards the queue and the fields below; never held during a wait
+        self._jobs = self._pool.signal(self._lock)  # notified when there may be a job to take
+        self._ends = self._pool.signal(self._lock)  # notified when a job was finished, or a reader has ended
         self._stopping = False
         self._error: BaseException | None = None
         self._full: set[TopicPartition] = set()
@@ -168,7 +168,7 @@ class _Run(ConsumerListener):
         return [stream for each in self._connector.create_message_streams(topics).values() for stream in each]
 
     def _end(self) -> None:
-        """Let handlers end, drop the other messages, and leave the group: what is done is committed there."""
+        """Let handlers end, drop the other messages, and leave the group, which commits what is done."""
         self._stop(None)
         self._pool.join_workers(self._stop_s)
         self._drop(self._queue.partitions())
@@ -219,7 +219,7 @@ class _Run(ConsumerListener):
             self._pool.serialized(self._pause_or_resume, tp)
 
     def _pause_or_resume(self, tp: TopicPartition) -> None:
-        """Pause or resume a partition by its state now: two workers may have seen it change."""
+        """Pause or resume a partition by its current state: two workers may have seen it change."""
         if self._stopping:
             return
         try:
@@ -228,7 +228,7 @@ class _Run(ConsumerListener):
             else:
                 self._connector.resume(tp)
         except Closed:
-            pass  # shut down from outside meanwhile: the streams end, and so do we
+            pass  # shut down from outside meanwhile: the streams end, and so does process()
 
     # workers ------------------------------------------------------------------------------------------------------
 
@@ -252,7 +252,7 @@ class _Run(ConsumerListener):
         return None
 
     def _outcome(self, job: Job[TopicPartition, Message]) -> Outcome | Retry | None:
-        """The outcome of the handler; None for a message that is not ours any more: the handler is not called."""
+        """Return the outcome of the handler, or None if the message was revoked: then the handler is not called."""
         if not _ticket(job.item).may_send():
             self._failures.dropped(job)
             return None
@@ -264,7 +264,7 @@ class _Run(ConsumerListener):
             self._failures.raised(e, f"{job.partition} at {job.item.offset}", job, f"; again in {after_s:g} s")
             return Retry(int(after_s * 1000))
         if outcome is not None and not isinstance(outcome, Outcome | Retry):
-            raise ConsumerError(f"the handler returned {outcome!r}: an Outcome, a Retry or None is wanted")
+            raise ConsumerError(f"the handler returned {outcome!r}: it must return an Outcome, a Retry or None")
         return Outcome.DONE if outcome is None else outcome
 
     def _finish(self, job: Job[TopicPartition, Message], outcome: Outcome | Retry | None) -> None:
@@ -294,7 +294,7 @@ class _Run(ConsumerListener):
     # revoked partitions --------------------------------------------------------------------------------------------
 
     def before_release(self, partitions: Sequence[TopicPartition]) -> None:
-        """Drop what no worker has, for the next owner; wait for the others as long as a listener may."""
+        """Drop messages that no worker has, for the next owner; wait for the others as long as a listener may."""
         self._drop(partitions)
         with self._lock:
             while not self._stopping and any(self._queue.unfinished(tp) for tp in partitions):

@@ -1,11 +1,11 @@
 """Worker pool of process(): threads or greenlets that read streams and call the handler, and how they wait.
 
-    the connector's hub   readers                    workers, as asked for
+    the connector's hub   readers                    workers, by worker_kind
     in its own thread     threads                    threads, or greenlets of the hub of process()'s caller
-    the caller's          greenlets of that hub      the same
+    the caller's          greenlets of that hub      threads, or greenlets of that hub
 
-So there may be threads on one side and greenlets on the other.  A plain lock guards what both touch, and is never held
-over a wait; waiting is done at a Signal, which lets the other greenlets of a hub run.
+So there may be threads on one side and greenlets on the other.  A plain lock guards what both use, and is never held
+during a wait; waits use a Signal, which lets the other greenlets of a hub run.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from zkconsumer.errors import ConsumerError
 
 WorkerKind = Literal["threads", "greenlets"]
 THREADS, GREENLETS = "threads", "greenlets"
-TURN_S = 0.02  # a greenlet that never waits lets the others run after that long
-YIELD_S = 0.0001  # a timer: after a sleep of 0 the hub may run dozens of such loops again before it polls sockets
+TURN_S = 0.02  # a greenlet that never waits lets the others run after this time
+YIELD_S = 0.0001  # not 0: with 0 the hub may run dozens of such loops before it polls sockets
 
 
 class _CallersLoop:
-    """The hub of process()'s caller."""
+    """Hub of process()'s caller."""
 
     def __init__(self) -> None:
         self.hub = CallersHub()
@@ -37,18 +37,18 @@ class _CallersLoop:
         return threading.get_native_id() == self._thread
 
     def run(self, fn: Callable[..., object], *args: object) -> None:
-        """Run fn: at once when called in the hub, else soon."""
+        """Run fn: at once if called in the hub, otherwise soon."""
         if self.here():
             fn(*args)
             return
         try:
             self.hub.post(fn, *args)
         except HubStopped:
-            pass  # process() is over, and an abandoned thread still reports
+            pass  # process() has ended, and an abandoned thread still reports
 
 
 class Signal:
-    """A condition variable for threads and for greenlets of the caller's hub; used with its lock held."""
+    """Condition variable for threads and for greenlets of the caller's hub; used with its lock held."""
 
     def __init__(self, lock: threading.Lock, loop: _CallersLoop | None) -> None:
         self._lock = lock
@@ -56,7 +56,8 @@ class Signal:
         self._waiting: deque[tuple[Any, bool]] = deque()  # an event, and whether it belongs to the hub
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for a notify, at most that long; the lock is released meanwhile.  Check again what was waited for."""
+        """Wait for a notify, at most that long; the lock is released meanwhile.  The caller must check its condition
+        again."""
         in_hub = self._loop is not None and self._loop.here()
         mine = (Event() if in_hub else threading.Event(), in_hub)
         self._waiting.append(mine)
@@ -69,7 +70,7 @@ class Signal:
                 self._waiting.remove(mine)
 
     def notify(self) -> None:
-        """Wake the one that has waited longest."""
+        """Wake the waiter that has waited longest."""
         if self._waiting:
             event, in_hub = self._waiting.popleft()
             if in_hub and self._loop is not None:
@@ -83,10 +84,10 @@ class Signal:
 
 
 class WorkerPool:
-    """The readers and workers of one call of process().
+    """Readers and workers of one call of process().
 
     own_hub: the connector has a hub in a thread of its own; otherwise the pool is made in the thread of its hub.
-    Raises ConsumerError for a kind that is not available here.
+    Raises ConsumerError for a worker kind that is not available here.
     """
 
     def __init__(self, kind: str, own_hub: bool) -> None:
@@ -130,27 +131,27 @@ class WorkerPool:
 
     @property
     def reading(self) -> bool:
-        """Whether a reader still runs."""
+        """True while a reader runs."""
         return not all(_ended(reader) for reader in self._readers)
 
     def serialized(self, fn: Callable[..., object], *args: object) -> None:
-        """Run fn(*args), which calls the connector, one at a time; where the hub is the caller's, perhaps a little
-        later."""
+        """Run fn(*args), which calls the connector, one at a time; perhaps a little later if the hub is the
+        caller's."""
         if self._own_hub or self._loop is None:
             with self._gate:
                 fn(*args)
         else:
-            self._loop.run(fn, *args)  # it waits for nothing; where gevent patched the program, only for its turn
+            self._loop.run(fn, *args)  # it does not block; in a program patched by gevent it only waits for its turn
 
     def yield_turn(self) -> None:
-        """For a loop that may never wait: in a hub, let the other greenlets run."""
+        """Let the other greenlets of a hub run; for loops that may never wait."""
         if self._loop is not None and self._loop.here() and now() - self._last_turn > TURN_S:
             sleep(YIELD_S)
             self._last_turn = now()
 
     def join_workers(self, timeout_s: float) -> None:
-        """Wait until their handlers have returned.  A greenlet that has not ends where it waits (GreenletExit); a
-        thread is abandoned, and its outcome does not count."""
+        """Wait until the workers' handlers have returned.  After timeout_s a greenlet is killed (GreenletExit), and a
+        thread is abandoned, so its outcome does not count."""
         until = now() + timeout_s
         for worker in self._workers:
             worker.join(max(0.0, until - now()))

@@ -1,13 +1,14 @@
-"""Work queue: which message a free worker takes next, of many partitions.  Pure: no thread, no clock; the caller locks.
+"""Work queue: decides which message of many partitions a free worker takes next.  Pure: no thread, no clock; the caller
+locks.
 
-    turns      partitions in a circle, so that a full one does not starve the others
-    cap        the messages of one partition that may be added from its oldest unfinished one on; then it is full,
-               until it is down to half: one message that does not finish pauses its partition, and neither memory nor
-               what a restart repeats (everything from that message on) grows
-    by key     messages of one partition with the same key one after another; those without a key (null) as they come
-    retries    a message that is retried keeps its place for its key, and is not taken before its time
+    turns      partitions take turns, so that a full one does not starve the others
+    cap        maximum of queued messages of a partition, counted from its oldest unfinished one.  A full partition
+               accepts more once it is half empty.  So a message that does not finish pauses its partition; neither
+               memory nor what a restart repeats (everything from that message) grows
+    by key     messages of one partition with the same key are taken one after another; those without a key as they come
+    retries    a retried message keeps its place for its key, and is not taken before its time
 
-Jobs are known by identity, so any object may be an item.
+Jobs are compared by identity, so any object may be an item.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class Job(Generic[P, T]):
-    """One message to be handled; tries: how often it was taken."""
+    """A message to be handled.  tries: how often it was taken."""
 
     partition: P
     item: T
     key: bytes | None
-    number: int  # in its partition
+    number: int  # number within its partition
     not_before: float = 0.0
     tries: int = 0
     dropped: bool = False
@@ -39,28 +40,29 @@ class _PartitionQueue(Generic[P, T]):
     waiting: deque[Job[P, T]] = field(default_factory=deque)
     working: set[int] = field(default_factory=set)  # ids of jobs that workers have
     busy_keys: set[bytes] = field(default_factory=set)
-    open: dict[int, None] = field(default_factory=dict)  # numbers of unfinished jobs, the oldest first
+    open: dict[int, None] = field(default_factory=dict)  # numbers of unfinished jobs, oldest first
     given: int = 0
     full: bool = False
 
     @property
     def span(self) -> int:
-        """Messages from the oldest unfinished one on."""
+        """Return the number of messages from the oldest unfinished one."""
         return self.given - next(iter(self.open), self.given)
 
 
 class WorkQueue(Generic[P, T]):
-    """cap: messages of a partition from its oldest unfinished one on, at least 1; by_key: keep each key's order."""
+    """Queue of jobs.  cap: maximum per partition from its oldest unfinished message, at least 1; by_key: keep each
+    key's order."""
 
     def __init__(self, cap: int, by_key: bool = False) -> None:
         if cap < 1:
             raise ValueError(f"{cap} messages per partition from the oldest unfinished one on: at least 1")
         self._cap = cap
         self._by_key = by_key
-        self._queues: dict[P, _PartitionQueue[P, T]] = {}  # the one taken from last is last
+        self._queues: dict[P, _PartitionQueue[P, T]] = {}  # least recently taken from first
 
     def add(self, partition: P, item: T, key: bytes | None = None) -> bool:
-        """Add a message.  True: its partition is full now, add no more of it for the time being."""
+        """Add a message.  Return True if its partition is full now, so that no more may be added for the time being."""
         queue = self._queues.setdefault(partition, _PartitionQueue())
         queue.waiting.append(Job(partition, item, key, queue.given))
         queue.open[queue.given] = None
@@ -71,7 +73,7 @@ class WorkQueue(Generic[P, T]):
         return True
 
     def take(self, now: float) -> Job[P, T] | None:
-        """The next message to work on; None: none is ready."""
+        """Return the next message to work on, or None if none is ready."""
         for partition, queue in self._queues.items():
             job = self._ready(queue, now)
             if job is not None:
@@ -79,12 +81,12 @@ class WorkQueue(Generic[P, T]):
                 job.tries += 1
                 if self._by_key and job.key is not None:
                     queue.busy_keys.add(job.key)
-                self._queues[partition] = self._queues.pop(partition)  # to the end of the circle
+                self._queues[partition] = self._queues.pop(partition)  # to the end of the turns
                 return job
         return None
 
     def _ready(self, queue: _PartitionQueue[P, T], now: float) -> Job[P, T] | None:
-        behind: set[bytes] = set()  # keys whose earlier message waits for its time
+        behind: set[bytes] = set()  # keys with an earlier message that is not due yet
         for index, job in enumerate(queue.waiting):
             ordered = self._by_key and job.key is not None
             if ordered and (job.key in queue.busy_keys or job.key in behind):
@@ -98,9 +100,9 @@ class WorkQueue(Generic[P, T]):
         return None
 
     def done(self, job: Job[P, T]) -> bool:
-        """A message is finished.  True: its partition was full and is half empty now, more of it may be added.
+        """Finish a message.  Return True if its partition was full and is half empty now, so that more may be added.
 
-        Half: of the cap, counted from the oldest unfinished one on.
+        Half: of the cap, counted from the oldest unfinished message.
         """
         queue = self._put_down(job)
         if queue is None:
@@ -115,7 +117,7 @@ class WorkQueue(Generic[P, T]):
         return False
 
     def retry(self, job: Job[P, T], not_before: float) -> None:
-        """A message has to be handled again, from then on; a dropped one is ignored."""
+        """Schedule a message to be handled again at that time; a dropped one is ignored."""
         queue = self._put_down(job)
         if queue is not None:
             job.not_before = not_before
@@ -131,7 +133,7 @@ class WorkQueue(Generic[P, T]):
         return queue
 
     def drop(self, partitions: Iterable[P]) -> list[Job[P, T]]:
-        """These partitions are revoked: jobs that no worker has are removed and returned, the others may end."""
+        """Revoke partitions: remove and return jobs that no worker has; the others may finish."""
         dropped: list[Job[P, T]] = []
         for partition in partitions:
             queue = self._queues.get(partition)
@@ -147,15 +149,15 @@ class WorkQueue(Generic[P, T]):
         return dropped
 
     def partitions(self) -> list[P]:
-        """Those with messages that are not done."""
+        """Return the partitions with unfinished messages."""
         return list(self._queues)
 
     def unfinished(self, partition: P | None = None) -> int:
-        """Messages that wait or are being handled, of one partition or of all."""
+        """Return the number of messages that wait or are being handled, of one partition or of all."""
         queues = self._queues.values() if partition is None else [self._queues.get(partition, _PartitionQueue())]
         return sum(len(queue.open) for queue in queues)
 
     def wake_at(self, now: float) -> float | None:
-        """When the next message that waits for its time is due; None: none does."""
+        """Return when the next delayed message is due, or None."""
         later = [job.not_before for queue in self._queues.values() for job in queue.waiting if job.not_before > now]
         return min(later, default=None)

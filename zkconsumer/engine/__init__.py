@@ -1,1 +1,1 @@
-"""The engine of a connector: cursors, fetchers, commits and timers, for a group member or for fixed partitions."""
+"""Engine of a connector: cursors, fetchers, commits and timers, for a group member or for fixed partitions."""

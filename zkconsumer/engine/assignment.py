@@ -1,11 +1,11 @@
 """Assignment source: where a connector's partitions come from, a group or a list.
 
     groupassignment.py         a member of a group in ZooKeeper: claims, rebalances, the lease
-    coordinatedassignment.py   a member of a group that Kafka's coordinator keeps (option `coordination`)
+    coordinatedassignment.py   a member of a group on Kafka's coordinator (option `coordination`)
     fixedassignment.py         the option `partitions`: a list
 
-It decides which partitions are read and from which position, where their leaders are found, where offsets are kept, and
-how long the ownership may be believed.  The engine has the rest: streams, cursors, timers.
+It decides which partitions are read and from which offset, where their leaders are found, where offsets are kept, and
+how long the ownership is valid.  The engine has the rest: streams, cursors, timers.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
 
-LATE_PART = 0.25  # of the session's time-out: three more of that, and it is over
+LATE_PART = 0.25  # part of the session timeout: after three more of that, the session is over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineContext:
-    """The parts of an engine that an assignment source uses.
+    """Parts of an engine that an assignment source uses.
 
-    cursors: the owned partitions that are read; the assignment source changes them.
-    make_cursor(tp, thread, reset); make_fetcher(broker, fetchers, links)
+    cursors: the owned partitions that are read; the assignment source changes them. make_cursor(tp, thread, reset);
+    make_fetcher(broker, fetchers, links)
     """
 
     config: ConsumerConfig
@@ -63,7 +63,7 @@ class EngineContext:
 
     @property
     def dialect(self) -> Dialect:
-        """That of the brokers, which follows them."""
+        """Return the dialect of the brokers, which follows their upgrades."""
         return self.versions.dialect
 
     def fetchers(self, source: CurrentLeaders) -> Fetchers:
@@ -92,16 +92,16 @@ class EngineContext:
         )
 
     def watch_hub(self, session_timeout_ms: int) -> None:
-        """Say it when no heartbeat could be sent for a good part of the session's time-out: a call kept the
-        interpreter, most likely one that still runs in another thread.  A caller watches over a hub of its own."""
+        """Report when no heartbeat could be sent for much of the session timeout: a call blocked the interpreter, most
+        likely one that still runs in another thread.  For a hub of its own, the caller watches it."""
         if not isinstance(self.hub, OwnThread):
             return
 
         def late(late_ms: float) -> None:
             where = "; ".join(busy_lines()) or "not seen"
             text = (
-                f"nothing but one call ran for {late_ms:.0f} ms, a lot of the session's {session_timeout_ms} ms; after"
-                f" that long others take our partitions; at work in the other threads now: {where}"
+                f"one call blocked everything for {late_ms:.0f} ms, much of the session's {session_timeout_ms} ms;"
+                f" after that long others take our partitions; at work in the other threads now: {where}"
             )
             self.on_event(ConsumerEvent("late", text))
 
@@ -110,85 +110,89 @@ class EngineContext:
 
 
 class AssignmentSource(Protocol):
-    """A group or a list, as the engine uses it; all methods are called in the event loop."""
+    """Interface of a group or a list, as the engine uses it; all methods are called in the event loop."""
 
     fetchers: Fetchers
     commits: Commits
     leaders: CurrentLeaders
 
     def connect(self) -> None:
-        """Connect to ZooKeeper, or to a broker.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError."""
+        """Connect to ZooKeeper, or to a broker.  Raises Unreachable, ChrootMissing, NoBrokers and ConsumerError."""
 
     def take_part(self) -> None:
-        """Start to read, or at least to try: returns soon.  Raises ConsumerError when it cannot start at all."""
+        """Start to read, or begin to try: returns soon.  Raises ConsumerError if it cannot start at all."""
 
     def leave(self, timeout_s: float) -> None:
-        """Wait for what is delivered, commit, release everything; within that time."""
+        """Wait until delivered messages are done, commit, and release everything; within that time."""
 
     def close(self) -> None:
-        """End everything, also after a start that failed half way."""
+        """End everything, also after a start that failed halfway."""
 
     def may_commit(self) -> bool:
-        """Whether a commit on the timer can succeed now."""
+        """True if a commit by the timer can succeed now."""
         ...
 
     def readable(self, cursor: Cursor) -> bool:
-        """Whether a parked partition has a position to be read from."""
+        """True if a parked partition has an offset to be read from."""
         ...
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
-        """question(zk, znodes, *args) on the ZooKeeper session."""
+        """Return question(zk, znodes, *args) on the ZooKeeper session."""
 
     def topics(self) -> Sequence[str]:
-        """Every topic of the cluster, sorted.  Raises ConsumerError."""
+        """Return every topic of the cluster, sorted.  Raises ConsumerError."""
         ...
 
     def partitions(self, topics: Collection[str]) -> Mapping[str, Mapping[PartitionId, Sequence[int]]]:
-        """Replicas by partition of each of these topics that exists.  Raises ConsumerError."""
+        """Return the replicas by partition of each of these topics that exists.  Raises ConsumerError."""
         ...
 
     def settings(self, topics: Collection[str]) -> Mapping[str, Mapping[str, str]]:
-        """What each of these topics has set for itself, as far as the cluster tells.  Raises ConsumerError."""
+        """Return the own settings of each of these topics, as far as the cluster reports them.  Raises
+        ConsumerError."""
         ...
 
     def owners(self, topics: Collection[str]) -> Mapping[TopicPartition, str]:
-        """Who of the group owns each partition of these topics: a thread id, or a member id.  Raises ConsumerError."""
+        """Return the owner in the group of each partition of these topics: a thread id, or a member id.  Raises
+        ConsumerError."""
         ...
 
     def switch_offsets(self, mode: Mode) -> None:
         """Keep offsets in another store from now on.  Raises ConsumerError; then nothing has changed."""
 
     def subscribe(self, registration: Registration, timeout_s: float) -> bool:
-        """Read other topics from now on.  False: the group has not rebalanced within that time; it still does.  Raises
-        ConsumerError where partitions are fixed."""
+        """Read other topics from now on.  Return False if the group did not rebalance within that time; it keeps
+        trying.  Raises ConsumerError for fixed partitions."""
         ...
 
     @property
     def offsets(self) -> OffsetsStatus | None:
-        """The offset stores of a member, and its commits; None: fixed partitions."""
+        """Return the offset stores of a member, and its commits; None for fixed partitions."""
         ...
 
     @property
     def settled(self) -> bool:
-        """All assigned partitions are read."""
+        """True if all assigned partitions are read."""
         ...
 
     @property
     def deleted(self) -> Mapping[str, str]:
-        """Topics that were read and are deleted, with a sentence each; until there are new ones of these names."""
+        """Return deleted topics that were read, with a sentence each; a new topic of the same name removes the
+        entry."""
         ...
 
     @property
     def rounds(self) -> int:
-        """Rebalances so far."""
+        """Return the number of rebalances so far."""
         ...
 
     @property
     def session_state(self) -> str:
-        """State of the session with ZooKeeper or the coordinator; empty: fixed partitions."""
+        """Return the state of the session with ZooKeeper or the coordinator; "" for fixed partitions."""
         ...
 
     @property
     def silent_s(self) -> float:
-        """Seconds since ZooKeeper, or the coordinator, last answered, once they are more than they should be."""
+        """Return the seconds since ZooKeeper, or the coordinator, last answered, once that takes longer than it should;
+        else 0."""
         ...

@@ -1,4 +1,4 @@
-"""Controls of owned partitions: commit, park, pause, seek, status, as a program calls them.  In the event loop."""
+"""Controls of owned partitions that a program calls: commit, park, pause, seek, status.  Run in the event loop."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from zkconsumer.fetching.progress import Parked
 from zkconsumer.offsets.commits import Commits, Results
 from zkconsumer.session.lease import Lease
 
-What = str | TopicPartition  # a topic, with all partitions it has or will have; or one partition
+What = str | TopicPartition  # a topic, with all its present and future partitions; or one partition
 
 
 class Pauses:
-    """Topics and partitions that are paused, owned or not, so that a pause outlives a rebalance.  Pure.
+    """Paused topics and partitions, owned or not, so that a pause survives a rebalance.  Pure.
 
-    The last call counts: a partition may be an exception to its topic, until its topic is named again.
+    The last call counts: a partition may be an exception to its topic, until the topic is named again.
     """
 
     def __init__(self) -> None:
         self._paused: dict[What, bool] = {}
 
     def replace(self, paused: Mapping[What, bool]) -> None:
-        """Exactly these from now on; False: an exception to its topic."""
+        """Replace all pauses by these; False marks an exception to its topic."""
         self._paused = dict(paused)
 
     def set(self, what: What, paused: bool) -> None:
@@ -51,9 +51,10 @@ ENDS = ("smallest", "largest")
 
 
 class Controls:
-    """The calls of a program on cursors, which the assignment source owns.
+    """Calls of a program on cursors, which the assignment source owns.
 
-    end_of(tp, "smallest" | "largest") asks its leader; readable(cursor): a parked one has a position to be read from.
+    end_of(tp, "smallest" | "largest") asks its leader; readable(cursor): True if a parked one has an offset to be read
+    from.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Controls:
         self._fetch_limits: dict[TopicPartition, int] = {}
 
     def adopt(self, cursor: Cursor) -> None:
-        """A cursor that was just made: a pause applies to it."""
+        """Apply pauses to a new cursor."""
         if cursor.tp in self._pauses:
             cursor.pause()
         cursor.fetch_limit = self._fetch_limits.get(cursor.tp)
@@ -86,16 +87,16 @@ class Controls:
         return self._rows.of(self._cursors.values(), now())
 
     def parked_status(self) -> list[PartitionStatus]:
-        """The rows of parked partitions alone, with or without a position."""
+        """Return the rows of parked partitions only, with or without an offset."""
         stopped = [cursor for cursor in self._cursors.values() if not cursor.delivers]
         return [status_of(cursor, now()) for cursor in stopped if cursor.undeliverable is not None]
 
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
-        """What is done of every owned partition, or just these positions.
+        """Commit what is done of every owned partition, or these positions.
 
         A position behind the end of the log is refused (BeyondEnd): nothing can have been read there, and a group that
-        begins there skips what comes.  The end itself is a position.  One before the log's beginning is written:
-        retention may have overtaken who is slow.
+        begins there would skip new messages.  The end itself is allowed.  A position before the log's beginning is
+        written: retention may have overtaken a slow member.
         """
         if positions is None:
             return self._commits.commit_asked(self._cursors.values())
@@ -104,7 +105,7 @@ class Controls:
         for tp, at in positions.items():
             cursor = self._cursors.get(tp)
             if isinstance(at, bool) or not isinstance(at, int) or at < 0:
-                raise ValueError(f"{at!r} as the position of {tp}: a whole number, at least 0, is wanted")
+                raise ValueError(f"{at!r} as the position of {tp}: it must be a whole number of at least 0")
             if cursor is None or cursor.dropped:
                 results[tp] = ConsumerError(f"{tp} is not owned by this member, so its offset is not ours to commit")
             elif cursor.topic_deleted:
@@ -116,31 +117,29 @@ class Controls:
         return results | self._commits.commit_at(wanted)
 
     def _beyond(self, cursor: Cursor, at: int) -> ConsumerError | None:
-        """Why a position may not be committed: it lies behind the end of the log, or the end is not known.
+        """Return why a position must not be committed: it is behind the end of the log, or the end is unknown.
 
-        The leader is asked only where fetches did not show enough.
+        The leader is only asked if fetches did not show a large enough end.
         """
         if cursor.high_watermark is not None and at <= cursor.high_watermark:
             return None
         try:
             end = self._end_of(cursor.tp, "largest", at)
         except ConsumerError as e:
-            return ConsumerError(
-                f"{cursor.tp}: {at} is not committed, for whether its log reaches it is not known: {e}"
-            )
+            return ConsumerError(f"{cursor.tp}: {at} is not committed, because the end of its log is not known: {e}")
         return BeyondEnd(cursor.tp, at, end) if at > end else None
 
     def park(self, tp: TopicPartition, reason: str) -> None:
         self._owned(tp, "parked").park(reason, at_once=True)
 
     def parked(self) -> dict[TopicPartition, Parked]:
-        """Why and where partitions are parked that have a position."""
+        """Return why and at which offset partitions are parked, for those that have an offset."""
         stopped = ((tp, cursor) for tp, cursor in self._cursors.items() if not cursor.delivers)
         found = ((tp, cursor.parked_at) for tp, cursor in stopped if not cursor.closing)
         return {tp: where for tp, where in found if where is not None}
 
     def drained(self, tp: TopicPartition) -> bool:
-        """True if nothing of an owned partition is delivered that may still be done."""
+        """True if no delivered message of an owned partition may still be done."""
         cursor = self._cursors.get(tp)
         return cursor is None or cursor.drained
 
@@ -188,17 +187,19 @@ class Controls:
                 cursor.pause()
 
     def seek(self, tp: TopicPartition, position: int | str) -> None:
-        """Read on from a position, or from an end of the log, asked of its leader."""
+        """Resume reading at an offset, or at an end of the log, for which the leader is asked."""
         if isinstance(position, bool) or not (position in ENDS or (isinstance(position, int) and position >= 0)):
-            raise ValueError(f"{position!r} as the position of {tp}: a number from 0 on, smallest or largest is wanted")
+            raise ValueError(
+                f"{position!r} as the position of {tp}: it must be a number of at least 0, smallest or largest"
+            )
         self._owned(tp, "moved")
         at = position if isinstance(position, int) else self._end_of(tp, position, 0)
-        cursor = self._owned(tp, "moved")  # its leader may have taken a while
+        cursor = self._owned(tp, "moved")  # looked up again: the leader may have taken a while
         cursor.reset_to(at)
         cursor.discard_fetched([cursor])
         if cursor.parked is not None:  # because it had no position
             self.unpark(tp)
-        self._commits.commit_soon()  # where two stores are kept the larger would count after a crash
+        self._commits.commit_soon()  # otherwise, with two stores, a crash would restore the larger offset
         self._fetchers.wake()
 
     def _owned(self, tp: TopicPartition, done: str) -> Cursor:

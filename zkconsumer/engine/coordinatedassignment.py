@@ -1,8 +1,9 @@
-"""Group on Kafka's own coordinator: an assignment source without ZooKeeper, beside members of the Java consumer.
+"""Group on Kafka's own coordinator: an assignment source without ZooKeeper, together with members of the Java consumer.
 
-connect    a broker answers; it and the release named coordinate groups; with zookeeper.connect the group has left it
-take part  join the group; what fails is tried again for ever, but for a refusal of the first join
-leave      what is delivered is done, committed, then LeaveGroup
+connect    a broker answers; it and the configured release can coordinate groups; with zookeeper.connect, the group must
+           have left ZooKeeper
+take part  join the group; failures are retried forever, except a refusal of the first join
+leave      wait until delivered messages are done, commit, then LeaveGroup
 """
 
 from __future__ import annotations
@@ -47,16 +48,15 @@ from zkconsumer.options.config import LAST_COMMIT_MS
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import SessionState, ZkSession
 
-METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
-FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
+METADATA_MS = 10_000  # a broker that is silent for longer would block requests to the others
+FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; then the member keeps trying
 SUBSCRIBED_POLL_S = 0.02
-SILENT_PART = 3  # of what an answered heartbeat proves
+SILENT_PART = 3  # divisor of the time for which an answered heartbeat proves the session
 CLOSED_AT_START = "the connector was shut down while it started"
 
 
 class CoordinatedAssignment:
-    """The member of a group that a connector is.  on_fence(): the member is fenced, and all cursors are dropped
-    already."""
+    """Group member of a connector.  on_fence(): the member is fenced, and all cursors are already dropped."""
 
     def __init__(self, context: EngineContext, on_fence: Callable[[], object]) -> None:
         config = context.config
@@ -71,7 +71,7 @@ class CoordinatedAssignment:
         self._on_event = context.on_event
         self._on_fence = on_fence
         self._leaving = False
-        self._away_since: float | None = None  # the coordinator is out of reach
+        self._away_since: float | None = None  # set while the coordinator is unreachable
         self._connect = config.kafka_security.connect(connect)
         asking = context.versions.connect(self._connect)
         self._links = Links(config.client_name, asking, min(config.socket_timeout_ms, METADATA_MS))
@@ -147,7 +147,7 @@ class CoordinatedAssignment:
         )
 
     def _rebalance_timeout_ms(self) -> int:
-        """How long the coordinator waits for us to join: before 0.10.1 as long as a session."""
+        """Return how long the coordinator waits for us to join: before 0.10.1 as long as a session."""
         return self._session_timeout_ms() if self._are_old else self._config.rebalance_timeout_ms
 
     def _session_timeout_ms(self) -> int:
@@ -155,12 +155,12 @@ class CoordinatedAssignment:
 
     @property
     def _are_old(self) -> bool:
-        """Whether the brokers are of 0.9 or 0.10.0, which know no other time than the session's (before KIP-62)."""
+        """True if the brokers are 0.9 or 0.10.0, which know only the session timeout (before KIP-62)."""
         return self._dialect.coordinates_groups and not tells_rebalance_timeout(self._dialect)
 
     def _brokers(self) -> Sequence[Broker]:
-        """Those to ask for the coordinator: all that were seen, and the bootstrap brokers.  None is asked for them: a
-        heartbeat may wait for the answer."""
+        """Return the brokers to ask for the coordinator: all that were seen, and the bootstrap brokers.  This sends no
+        request, because a heartbeat may wait for the result."""
         bootstrap = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._config.brokers)]
         by_address = {(broker.host, broker.port): broker for broker in (*bootstrap, *self._seen.brokers)}
         return list(by_address.values())
@@ -173,7 +173,7 @@ class CoordinatedAssignment:
         except NothingKnown:
             pass  # the brokers have just started: the topics are read again until they know them
         except NoBroker as e:
-            if self._leaving:  # our own end closed the connection
+            if self._leaving:  # our own shutdown closed the connection
                 raise Closed(CLOSED_AT_START) from e
             why = self._why_never()
             if why is not None:
@@ -188,7 +188,7 @@ class CoordinatedAssignment:
             self._must_have_left_zookeeper()
 
     def _must_have_left_zookeeper(self) -> None:
-        """Raises StillInZooKeeper where the group has members, or offsets of its own, in ZooKeeper."""
+        """Raise StillInZooKeeper if the group has members, or offsets of its own, in ZooKeeper."""
         config, tasks = self._config, TaskGroup()
         session = ZkSession(
             config.zookeeper_connect,
@@ -326,7 +326,7 @@ class CoordinatedAssignment:
         return CommitRetries(config.offsets_commit_retries, backoff_s, LAST_COMMIT_MS / 1000)
 
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
-        return tps  # Kafka knows no foreign write: the coordinator refuses it
+        return tps  # Kafka has no foreign writers: the coordinator refuses them
 
     # callbacks; none of them waits --------------------------------------------------------------------------------
 
@@ -334,7 +334,8 @@ class CoordinatedAssignment:
         self.member.rebalancing(claim)
 
     def _fenced(self, claim: Claim, code: int) -> None:
-        """The coordinator counts us no more.  First the cursors, so that nothing may be sent, then on_fence."""
+        """Handle that the coordinator does not count us as a member any more.  First drop the cursors, so that nothing
+        may be sent, then call on_fence."""
         self.member.fenced(claim, forget=code == requests.NO_MEMBER)
         self._report_fence(f"{self._requests.refused(code)}; this member was fenced from {claim}")
 
@@ -365,7 +366,7 @@ class CoordinatedAssignment:
         self._listener.session_state(state.value)
 
     def _report_outage(self, state: SessionState, why: str) -> None:
-        """Once when the coordinator cannot be reached, and once when it answers again."""
+        """Report once when the coordinator cannot be reached, and once when it answers again."""
         where = f"the coordinator of group {self._config.group_id}"
         if state is SessionState.CONNECTED and self._away_since is not None:
             self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))

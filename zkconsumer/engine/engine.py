@@ -1,4 +1,4 @@
-"""Engine of a connector: what lives in its event loop, for partitions of a group or of a list."""
+"""Engine of a connector: everything that lives in its event loop, for partitions of a group or of a list."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from zkconsumer.streams.observer import Observer
 from zkconsumer.streams.stream import Decoders, Stream, Streams
 
 T = TypeVar("T")
-CHECK_S = 0.2  # between two checks of cursors for what no event reports
-CLOSING_LISTENER_MS = 3000  # listener.timeout.ms at most during shutdown, of LEAVE_S
-NOTIFY_S = 0.5  # at shutdown: for errors and states that the listener has not received yet
-LEAVE_S = 6.0  # a member out of reach of ZooKeeper (or its coordinator) leaves by its session's end; in all below 10 s
+CHECK_S = 0.2  # interval between checks of cursors for states that no event reports
+CLOSING_LISTENER_MS = 3000  # upper limit of listener.timeout.ms during shutdown, part of LEAVE_S
+NOTIFY_S = 0.5  # at shutdown: time for errors and states that the listener has not received yet
+LEAVE_S = 6.0  # a member that cannot reach ZooKeeper (or its coordinator) leaves by its session's end; total < 10 s
 
 
 def _assignment_source(
@@ -60,8 +60,8 @@ def _assignment_source(
 class Engine:
     """Streams, cursors, fetchers, commits and timers of one connector.
 
-    All methods but give_up_own_reading are called in the event loop.  observer, store, before_commit, on_fence,
-    on_death: as of ConsumerConnector.
+    All methods except give_up_own_reading are called in the event loop.  For observer, store, before_commit, on_fence
+    and on_death, see ConsumerConnector.
     """
 
     def __init__(
@@ -146,10 +146,10 @@ class Engine:
         )
 
     def streams_of(self, topic: str | None) -> list[Stream]:
-        """The streams of a topic; None: those of the filter."""
+        """Return the streams of a topic; with None, those of the filter."""
         return self._streams.of(topic)
 
-    # making -------------------------------------------------------------------------------------------------------
+    # construction -----------------------------------------------------------------------------------------------------
 
     def _make_cursor(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
         stream, budget = self._streams.reader_of(tp, thread)
@@ -194,9 +194,8 @@ class Engine:
     # start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect and take part.  Raises Unreachable, ChrootMissing, NoBrokers, ConsumerError; Closed when it is shut
-        down meanwhile.
-        """
+        """Connect and take part.  Raises Unreachable, ChrootMissing, NoBrokers and ConsumerError; Closed if it is shut
+        down meanwhile."""
         try:
             self.assignment.connect()
             if not self._closing:
@@ -241,23 +240,24 @@ class Engine:
 
     @property
     def left_uncommitted(self) -> list[TopicPartition]:
-        """Where something was done and could not be committed by shutdown(), or is not committed yet."""
+        """Return partitions for which something was done that shutdown() could not commit, or has not committed yet."""
         if self._left_uncommitted is not None:
             return self._left_uncommitted
         return [tp for tp, c in self._cursors.items() if (done := c.committable()) is not None and done != c.committed]
 
     def _died(self, name: str, error: BaseException) -> None:
-        """A greenlet of the engine died: nothing continues half dead."""
+        """End everything after a greenlet of the engine died: nothing may continue half dead."""
         for cursor in list(self._cursors.values()):
             cursor.drop()
         self._streams.close(self._tasks.death)
         self._on_death(name, error)
         if self._tasks.death is not None:
             self.listener.error(self._tasks.death)
-        self._post(self.shutdown)  # the session, too: the next owners of our partitions should not wait for us
+        self._post(self.shutdown)  # also the session: the next owners of our partitions should not wait for us
 
     def give_up_own_reading(self, thread_id: int) -> None:
-        """The thread that shuts down will not come back to its streams: what it did not finish is not done."""
+        """Give up what the thread that shuts down was reading: it will not come back to its streams, so that is not
+        done."""
         self._streams.give_up(thread_id)
 
     # calls of the program ------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Engine:
         return self.assignment.settled
 
     def snapshot(self) -> MetricsSnapshot:
-        """The state of one moment, for metrics."""
+        """Return the current state, for metrics."""
         return MetricsSnapshot(
             self.assignment.session_state, self.assignment.rounds, self.controls.status(), self.assignment.offsets
         )
@@ -298,14 +298,15 @@ class Engine:
     # callbacks ----------------------------------------------------------------------------------------------------
 
     def _located(self, cursors: list[Cursor]) -> None:
-        """Partitions that started at an end of their log: commit that, so that they differ from ones never read.
+        """Commit the offsets of partitions that started at an end of their log, so that they differ from ones never
+        read.
 
-        In the timer's greenlet: a fetcher does not wait for a coordinator.
+        Runs in the timer's greenlet: a fetcher must not wait for a coordinator.
         """
         self._commits.commit_soon()
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
-        """From a user's thread: a message met while iterating is damaged."""
+        """Handle a damaged message that a user's thread met while iterating."""
         self._post(self._refetch, cursor, at, error)
 
     def _refetch(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
@@ -317,15 +318,15 @@ class Engine:
             fetcher.damaged(cursor, at, error)
 
     def _commit_one(self, tp: TopicPartition, at: int) -> Exception | None:
-        """From a user's thread: at most once, so this comes before what lies before `at` is delivered."""
+        """Commit for a user's thread (at most once), before the messages before `at` are delivered."""
         try:
             return self._hub.call(self.controls.commit, {tp: at})[tp]
         except HubStopped as stopped:
             return stopped
 
     def _end_of(self, tp: TopicPartition, end: str, reached: int = 0) -> int:
-        """Where the log of tp begins (smallest) or ends, asked of its leader; an end below `reached` is asked for again
-        (KafkaClient.list_ends).  Raises ConsumerError."""
+        """Return where the log of tp begins (smallest) or ends, asked of its leader; an end below `reached` is
+        requested again (KafkaClient.list_ends).  Raises ConsumerError."""
         try:
             if end != "largest":
                 return self._client.list_offsets({tp: EARLIEST}, refresh=True)[tp].known()
@@ -335,7 +336,7 @@ class Engine:
             raise ConsumerError(f"{tp}: the {end} position is not known: {e}; try again") from e
 
     def log_end(self, tp: TopicPartition) -> int:
-        """Where the own log of a partition's leader ends, replicated or not.  Raises ConsumerError."""
+        """Return the end of the own log of a partition's leader, replicated or not.  Raises ConsumerError."""
         try:
             return self._client.list_offsets({tp: LATEST}, refresh=True, replica_id=DEBUGGING)[tp].known()
         except WireError as e:
@@ -345,13 +346,13 @@ class Engine:
         self._streams.raise_next(error)
 
     def _on_release(self) -> None:
-        """Bytes were released, in whatever thread; one wake is enough for many."""
+        """Wake the fetchers after bytes were released, in any thread; one wake is enough for many releases."""
         if not self._wake_posted and not self._closing:
             self._wake_posted = True
             self._post(self._wake)
 
     def _post(self, fn: Callable[..., object], *args: object) -> None:
-        """From a user's thread, which may hold sets and tickets longer than the connector lives."""
+        """Post a call from a user's thread, which may hold sets and tickets longer than the connector lives."""
         try:
             self._hub.post(fn, *args)
         except HubStopped:
@@ -364,7 +365,8 @@ class Engine:
     # timers -------------------------------------------------------------------------------------------------------
 
     def _check_cursors(self) -> None:
-        """What no event reports: tickets that failed, sets that were withheld because the lease was just over."""
+        """Check for states that no event reports: failed tickets, and sets that were withheld when the lease was
+        briefly over."""
         parked = ParkedReports(self._on_event)
         while True:
             sleep(CHECK_S)

@@ -1,11 +1,11 @@
 """Fixed partitions: an assignment source without group and ZooKeeper.  No other member can take them away.
 
-    connect    a broker answers (0.7: the list says where each is), and the store is read
+    connect    a broker answers (0.7: the list says where each partition is), and the store is read
     take part  the listener is called, the cursors start
-    leave      what is delivered is done, then committed
+    leave      wait until delivered messages are done, then commit
 
-Only the program's file or store of positions can show that two programs read the same list.  A position that the store
-cannot read parks its partition; it is read again at unpark.
+Only the program's file or store of offsets can show that two programs read the same list.  An offset that the store
+cannot read parks its partition; unpark reads it again.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
 
-METADATA_MS = 10_000  # a broker that is silent for longer would keep the request from the others
-SLOW_S = 10.0  # a call of the store that takes longer is reported, each time as long
+METADATA_MS = 10_000  # a broker that is silent for longer would block requests to the others
+SLOW_S = 10.0  # a call of the store that takes longer is reported, again after each further interval
 CLOSED_AT_START = "the connector was shut down while it started"
 
 
 class FixedAssignment:
-    """own: the program's offset store, instead of offsets.file."""
+    """Assignment source of a list.  own: the program's offset store, instead of offsets.file."""
 
-    rounds = 0  # of a group
+    rounds = 0  # a list has no rebalances
     session_state = ""
     silent_s = 0.0
     offsets = None
@@ -53,7 +53,7 @@ class FixedAssignment:
         self._group = config.group_id
         self._on_event = context.on_event
         self._cursors = context.cursors
-        self._unknown: set[TopicPartition] = set()  # parked, because the store cannot read their positions
+        self._unknown: set[TopicPartition] = set()  # parked, because the store cannot read their offsets
         self._leaving = False
         self._reported_others = False
         self.settled = False
@@ -81,7 +81,7 @@ class FixedAssignment:
         except NothingKnown:
             pass  # the brokers have just started: the topics are read again until they know them
         except NoBroker as e:
-            if self._leaving:  # our own end closed the connection: no broker is asked anything more
+            if self._leaving:  # our own shutdown closed the connection: ask no other broker
                 raise Closed(CLOSED_AT_START) from e
             why = self._why_never()
             if why is not None:
@@ -106,7 +106,7 @@ class FixedAssignment:
         self.settled = True
 
     def _begin(self, cursor: Cursor, found: Committed, chosen: int | None = None) -> None:
-        """Start where the listener says, else at the committed position; without both: by auto.offset.reset."""
+        """Start at the listener's offset, else at the committed one, else by auto.offset.reset."""
         self._unknown.discard(cursor.tp)
         if isinstance(found, int):
             cursor.committed = found
@@ -153,7 +153,7 @@ class FixedAssignment:
         return True
 
     def readable(self, cursor: Cursor) -> bool:
-        """Read a position again that the store could not read; a seek replaces it as well."""
+        """Read an offset again that the store could not read; a seek also replaces it."""
         tp = cursor.tp
         if tp not in self._unknown:
             return True
@@ -194,7 +194,8 @@ class FixedAssignment:
         )
 
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
-        """All of them: the list says so.  Another writer of their positions is reported, and overwritten."""
+        """Return all partitions, because the list gives them to us.  Another writer of their offsets is reported, and
+        overwritten."""
         if not self._reported_others:
             self._reported_others = True
             text = (
@@ -225,7 +226,7 @@ class FixedAssignment:
 
 
 def _threads_of(context: EngineContext) -> dict[TopicPartition, str]:
-    """The thread of each partition that is read, as range assigns them to the only member of a group."""
+    """Return the thread of each partition that is read, assigned as range does for the only member of a group."""
     given = assign_range(_ids(context), _thread_names(context))
     return {tp: thread for thread, tps in given.items() for tp in tps}
 

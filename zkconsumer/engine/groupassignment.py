@@ -1,4 +1,4 @@
-"""Group membership as assignment source: ZooKeeper session, claims, the member, and what watches over them."""
+"""Group membership as assignment source: ZooKeeper session, claims, the member, and its watchers."""
 
 from __future__ import annotations
 
@@ -48,17 +48,16 @@ from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.zkcalls import ZkCalls
 from zkconsumer.session.zksession import SessionState, ZkSession
 
-FIRST_ROUND_S = 10.0  # creating streams waits that long for a first rebalance; the member keeps trying
+FIRST_ROUND_S = 10.0  # creating streams waits that long for a first rebalance; then the member keeps trying
 AUDIT_S = 30.0
 SUBSCRIBED_POLL_S = 0.02
-LAST_COMMIT_S = 5.0  # of revoked partitions, while a coordinator is away: JVM members wait about 8 s for them
+LAST_COMMIT_S = 5.0  # for revoked partitions, while a coordinator is unreachable: JVM members wait about 8 s for them
 NOT_WITHOUT_ZOOKEEPER = "nothing is committed, and no partition taken, until it answers"
-SILENT_PART = 3  # of the session's time-out: four beats without a response
+SILENT_PART = 3  # divisor of the session timeout: four heartbeats without a response
 
 
 class GroupAssignment:
-    """The member of a group that a connector is.  on_fence(): the lease is over, and all cursors are dropped
-    already."""
+    """Group member of a connector.  on_fence(): the lease is over, and all cursors are already dropped."""
 
     def __init__(self, context: EngineContext, on_fence: Callable[[], object]) -> None:
         config, dialect = context.config, context.dialect
@@ -84,8 +83,8 @@ class GroupAssignment:
             access=config.security,
         )
         self.leaders: CurrentLeaders = WatchedLeaders(self.session, dialect.znodes, context.on_event)
-        self._away_since: float | None = None  # ZooKeeper is out of reach
-        self._mode_changed = Event()  # there is something to publish in our mode node
+        self._away_since: float | None = None  # set while ZooKeeper is unreachable
+        self._mode_changed = Event()  # set when our mode node must be written
         self._executor = ThreadExecutor(context.hub)
         self._store = store_of_group(
             config=config,
@@ -168,7 +167,7 @@ class GroupAssignment:
         self.mode.begin()
 
     def _must_not_be_kafkas(self) -> None:
-        """Raises ByKafka where the group was handed to Kafka, or has members that Kafka coordinates."""
+        """Raise ByKafka if the group was handed over to Kafka, or has members that Kafka coordinates."""
 
         def coordinator() -> Coordinator:
             brokers = self.session.ask("read brokers", read_brokers, self._znodes)
@@ -184,8 +183,8 @@ class GroupAssignment:
         self._links.close(PURPOSE)
 
     def _must_take_our_requests(self) -> None:
-        """Raises ConsumerError where the brokers are older than kafka.version, or refuse our TLS or login: they would
-        close the connection on each request, for ever.  Where it is not given they are asked for their release."""
+        """Raise ConsumerError if the brokers are older than kafka.version, or refuse our TLS or login: they would close
+        the connection on each request, forever.  Without kafka.version, each broker is asked for its release."""
         security = self._config.kafka_security
         if self._versions.pinned and self._dialect.number < ASKED_FROM and security == OPEN:
             return
@@ -195,7 +194,7 @@ class GroupAssignment:
             raise ConsumerError(f"{why}; nothing was registered")
 
     def take_part(self) -> None:
-        """Register and try a first rebalance; what fails in it is retried for ever."""
+        """Register and try a first rebalance; its failures are retried forever."""
         self._tasks.spawn("member", self.member.run)
         self._tasks.spawn("audit", self._audit)
         self._tasks.spawn("offset-mode", self.mode.run)
@@ -287,14 +286,14 @@ class GroupAssignment:
         return CommitRetries(config.offsets_commit_retries, config.offsets_channel_backoff_ms / 1000, LAST_COMMIT_S)
 
     def _take(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
-        """A cursor for a partition that was just claimed.  Where the two stores differ it is committed soon, or an idle
-        partition would differ for ever."""
+        """Make a cursor for a newly claimed partition.  If the two stores differ, it is committed soon, because an idle
+        partition would otherwise differ forever."""
         if tp in self._store.out_of_sync:
             self.commits.commit_soon()
         return self._make_cursor(tp, thread, reset)
 
     def _still_ours(self, tps: list[TopicPartition]) -> Sequence[TopicPartition]:
-        """Those whose owner nodes are ours in ZooKeeper now; the others are dropped."""
+        """Return the partitions whose owner nodes in ZooKeeper are ours now; the others are dropped."""
         lost = self._claims.lost(tps)
         for tp in lost:
             self._owner_lost(tp)
@@ -303,7 +302,7 @@ class GroupAssignment:
     # callbacks ----------------------------------------------------------------------------------------------------
 
     def _session_state(self, state: SessionState) -> None:
-        """Called by kazoo's greenlet: set flags and queue events only."""
+        """Handle a session state.  Called by kazoo's greenlet, so it only sets flags and queues events."""
         text = f"the session with ZooKeeper at {self.session.hosts} is {state.value}"
         self._on_event(ConsumerEvent("session", text))
         self._report_outage(state)
@@ -316,7 +315,7 @@ class GroupAssignment:
             self.member.reconnected()
 
     def _report_outage(self, state: SessionState) -> None:
-        """Once when ZooKeeper cannot be reached, and once when it answers again."""
+        """Report once when ZooKeeper cannot be reached, and once when it answers again."""
         where = f"ZooKeeper at {self.session.hosts}"
         if state is SessionState.CONNECTED and self._away_since is not None:
             self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))
@@ -327,7 +326,8 @@ class GroupAssignment:
             self._on_event(ConsumerEvent("outage", f"{where} is out of reach: {why}"))
 
     def _fence(self) -> None:
-        """The lease is over.  First the cursors, so that nothing may be sent, then what is in flight."""
+        """Handle the end of the lease: first drop the cursors, so that nothing may be sent, then cut what is in
+        flight."""
         self.member.session_lost()
         self._on_fence()
         self._store.cut()
@@ -355,20 +355,20 @@ class GroupAssignment:
                 try:
                     self.member.audit(every_node=asked)
                 except ConsumerError as e:
-                    self._on_event(ConsumerEvent("session", f"audit put off: {e}"))
+                    self._on_event(ConsumerEvent("session", f"audit postponed: {e}"))
                     sleep(1.0)
                     self.member.audit_due.set()
 
 
 def must_be_a_cluster(session: ZkCalls, config: ConsumerConfig) -> None:
-    """Raises NoBrokers where no broker has ever registered: no other member would see a group that is made there."""
+    """Raise NoBrokers if no broker has ever registered: no other member would see a group created there."""
     wrong = session.ask("look for brokers", no_cluster, config.zookeeper_connect, "zookeeper.connect")
     if wrong is not None:
         raise NoBrokers(wrong)
 
 
 def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: ConsumerConfig) -> None:
-    """Raises ConsumerError where brokers are of another one: registering in the wrong format would stop every JVM
+    """Raise ConsumerError if brokers are of another generation: registering in the wrong format would stop every JVM
     member of the group."""
     ids = broker_ids(session, session.children(BROKERS) or ())
     nodes = session.read(f"{BROKERS}/{name}" for name in ids)
@@ -380,7 +380,7 @@ def must_be_of_this_generation(session: ZkCalls, dialect: Dialect, config: Consu
     by_broker = partitions_by_broker(texts.values())
     if by_broker is not None and by_broker != dialect.partitions_by_broker:
         there = "0.7" if by_broker else "0.8 or later"
-        option = specs(type(config))["version"].key  # a mirror's source has a name of its own for it
+        option = specs(type(config))["version"].key  # a mirror's source has its own name for it
         raise ConsumerError(
             f"the brokers registered at {config.zookeeper_connect} are of Kafka {there}, and {option} is"
             f" {dialect.release}: set it right; nothing was registered"

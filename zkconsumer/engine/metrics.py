@@ -1,23 +1,23 @@
-"""Metrics of connectors for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
+"""Metrics of connectors for Prometheus, in prometheus-client's registry; off unless metrics.enable is set.
 
     zkconsumer_messages_total, zkconsumer_bytes_total       delivered (bytes: keys and values)
-    zkconsumer_message_size_bytes                           histogram of the same messages, key and value together; of
-                                                            stream.sets() those that are not compressed: see below
-    zkconsumer_rebalances_total                             also those that have to be retried
+    zkconsumer_message_size_bytes                           histogram of the same messages, key and value together; for
+                                                            stream.sets() only uncompressed messages: see below
+    zkconsumer_rebalances_total                             including retries
     zkconsumer_lag, zkconsumer_buffer_bytes                 of each owned partition: topic, partition; the lag counts
-                                                            messages, of 0.7 bytes, and is left out while the end of the
-                                                            log is not known
-    zkconsumer_session                                      1 for the state it is in: connected, suspended, lost
-    zkconsumer_offsets_mode                                 1 for the mode it is in: zookeeper, dual, kafka
+                                                            messages, or bytes for 0.7, and is left out while the end of
+                                                            the log is unknown
+    zkconsumer_session                                      1 for the current state: connected, suspended, lost
+    zkconsumer_offsets_mode                                 1 for the current mode: zookeeper, dual, kafka
     zkconsumer_offsets_committed_total, ..._failed_total    offsets by store: zookeeper, kafka
-    zkconsumer_offsets_last_commit_seconds                  by store, when: since 1970
+    zkconsumer_offsets_last_commit_seconds                  by store: Unix time
 
 Each has the labels group and consumer (the member's id).  Gauges are read at each scrape; a connector that was shut
-down is gone from the next scrape on.  Needs prometheus-client (the extra `metrics`).
+down is missing from the next scrape.  Needs prometheus-client (the extra `metrics`).
 
-Nothing is opened to be counted: a few kilobytes may open to 100 MB.  Messages and batches are measured as their reader
-opened them.  Of what sets() delivers, compressed entries stay closed: their messages are counted by heads and offsets,
-their bytes as they were fetched, and the histogram leaves them out.
+Nothing is decompressed to be counted: a few kilobytes may decompress to 100 MB.  Messages and batches are measured when
+their reader decompresses them.  Compressed entries delivered by sets() stay closed: their messages are counted by
+headers and offsets, their bytes as fetched, and the histogram leaves them out.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LABELS = ("group", "consumer")
 
 
 class MetricsSnapshot(NamedTuple):
-    """The state of a connector at a scrape.  rounds: rebalances so far."""
+    """State of a connector at a scrape.  rounds: rebalances so far."""
 
     session: str
     rounds: int
@@ -53,7 +53,7 @@ class MetricsSnapshot(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Messages, their bytes, the histogram's buckets, the bytes of the messages in these."""
+    """Counts of messages, their bytes, the histogram's buckets, and the bytes of the messages in these."""
 
     messages: int
     nbytes: int
@@ -62,9 +62,9 @@ class Counts(NamedTuple):
 
 
 def in_compressed(message_set: MessageSet) -> tuple[int, int]:
-    """Messages and bytes of the compressed entries of a set, without opening any.
+    """Return messages and bytes of the compressed entries of a set, without decompressing any.
 
-    A record batch has the number of its records; of a wrapper the offsets say it, or (0.7) it counts as one.
+    A record batch has the number of its records; for a wrapper the offsets show it, or (0.7) it counts as one.
     """
     messages = nbytes = 0
     reached = message_set.start
@@ -78,10 +78,10 @@ def in_compressed(message_set: MessageSet) -> tuple[int, int]:
 
 
 class ConsumerMetrics:
-    """The metrics of one connector; shown by `registry` (the default one) until close().
+    """Metrics of one connector; shown by `registry` (by default prometheus-client's) until close().
 
-    snapshot() is called at a scrape, in the scraper's thread; None: there is nothing to show (yet, or any more).
-    Raises OptionError when prometheus-client is not installed.
+    snapshot() is called at a scrape, in the scraper's thread; it returns None if there is nothing to show.  Raises
+    OptionError if prometheus-client is not installed.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class ConsumerMetrics:
         self.labels = (group, consumer_id)
         self.snapshot = snapshot
         self._messages = self._bytes = 0
-        self._measured_bytes = 0  # of the messages in the buckets
+        self._measured_bytes = 0  # bytes of the messages in the buckets
         self._buckets = [0] * (len(SIZES) + 1)
         self._lock = threading.Lock()
         self._shown_by = collector(registry, _families)
@@ -130,12 +130,12 @@ class ConsumerMetrics:
                 self._buckets[bisect_left(SIZES, size)] += 1
 
     def counts(self) -> Counts:
-        """What was counted up to one moment."""
+        """Return the counts up to this moment."""
         with self._lock:
             return Counts(self._messages, self._bytes, list(self._buckets), self._measured_bytes)
 
     def add_to(self, families: Families) -> None:
-        """What a scrape gets of it."""
+        """Add these counts to a scrape."""
         _add_counts(families, self)
         _add_gauges(families, self)
 
@@ -151,19 +151,27 @@ def _families() -> Families:
     made = (
         core.CounterMetricFamily("zkconsumer_messages", "Messages delivered.", labels=LABELS),
         core.CounterMetricFamily("zkconsumer_bytes", "Bytes of their keys and values.", labels=LABELS),
-        core.CounterMetricFamily("zkconsumer_rebalances", "Rounds of the group, tries included.", labels=LABELS),
-        core.HistogramMetricFamily("zkconsumer_message_size_bytes", "Key and value of a message.", labels=LABELS),
+        core.CounterMetricFamily("zkconsumer_rebalances", "Rebalances of the group, including retries.", labels=LABELS),
+        core.HistogramMetricFamily(
+            "zkconsumer_message_size_bytes", "Size of a message's key and value.", labels=LABELS
+        ),
         core.GaugeMetricFamily(
             "zkconsumer_lag", "Messages (0.7: bytes) not done; left out while unknown.", labels=partition
         ),
-        core.GaugeMetricFamily("zkconsumer_buffer_bytes", "Fetched and not done.", labels=partition),
+        core.GaugeMetricFamily("zkconsumer_buffer_bytes", "Bytes fetched and not done.", labels=partition),
         core.CounterMetricFamily("zkconsumer_offsets_committed", "Offsets committed.", labels=(*LABELS, "store")),
-        core.CounterMetricFamily("zkconsumer_offsets_failed", "Offsets not committed.", labels=(*LABELS, "store")),
-        core.GaugeMetricFamily(
-            "zkconsumer_offsets_last_commit_seconds", "When, since 1970.", labels=(*LABELS, "store")
+        core.CounterMetricFamily(
+            "zkconsumer_offsets_failed", "Offsets that could not be committed.", labels=(*LABELS, "store")
         ),
-        core.GaugeMetricFamily("zkconsumer_offsets_mode", "1: where offsets are kept.", labels=(*LABELS, "mode")),
-        core.GaugeMetricFamily("zkconsumer_session", "1: the ZooKeeper session's state.", labels=(*LABELS, "state")),
+        core.GaugeMetricFamily(
+            "zkconsumer_offsets_last_commit_seconds", "Unix time of the last commit.", labels=(*LABELS, "store")
+        ),
+        core.GaugeMetricFamily(
+            "zkconsumer_offsets_mode", "1 for the mode in which offsets are kept.", labels=(*LABELS, "mode")
+        ),
+        core.GaugeMetricFamily(
+            "zkconsumer_session", "1 for the state of the ZooKeeper session.", labels=(*LABELS, "state")
+        ),
     )
     return by_name(made)
 

@@ -1,4 +1,4 @@
-"""Choice of the offset store of a connector, by its options: made here and nowhere else."""
+"""Choice of a connector's offset store by its options; only this module decides it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ from zkconsumer.session.zksession import ZkSession
 log = logging.getLogger(__name__)
 V = TypeVar("V")
 
-READ_RETRIES = 10  # of a member that has claimed its partitions; then the rebalance is retried
-LOG_S = 10.0  # the same for offsets that a coordinator before 0.11 may have missed
-COMMIT_TIMES_S = 3.0  # for reading them out of __consumer_offsets: a rebalance waits for it
-COMMIT_RETRIES = (
-    1  # for a coordinator that moved; who commits (zkconsumer.offsets.commits) knows how often it is worth it
-)
+READ_RETRIES = 10  # for a member that has claimed its partitions; then the rebalance is retried
+LOG_S = 10.0  # limit for reading __consumer_offsets if a coordinator before 0.11 may have missed commits
+COMMIT_TIMES_S = 3.0  # limit for reading it otherwise: a rebalance waits
+COMMIT_RETRIES = 1  # for a coordinator that moved; zkconsumer.offsets.commits decides how often to retry
 
 
 def store_of_group(
@@ -62,10 +60,10 @@ def store_of_group(
     may_be_recreated: Callable[[str], bool],
     executor: ThreadExecutor,
 ) -> GroupOffsets:
-    """A member's store, by offsets.storage and dual.commit.enabled; which of them counts may change while it runs.
+    """Return a member's store, by offsets.storage and dual.commit.enabled; the store that counts may change at runtime.
 
-    leaders: of the cluster that is read; any of its brokers knows the group's coordinator.
-    read_from(tp): the topic whose log an owned partition is read from; may_be_recreated(topic): since then.
+    leaders: of the cluster that is read; any of its brokers knows the group's coordinator. read_from(tp): the topic
+    whose log an owned partition is read from; may_be_recreated(topic): True if it may be recreated since then.
     executor: for calls that block.
     """
     dialect = versions.dialect
@@ -133,12 +131,12 @@ def store_of_coordinated(
     coordinator_of_member: Callable[[], Broker | None],
     executor: ThreadExecutor,
 ) -> ClaimedOffsets:
-    """The store of a member of a group that Kafka's coordinator keeps.
+    """Return the store for a member of a group on Kafka's coordinator.
 
-    claim, on_refused, on_accepted: as of ClaimedOffsets.  executor: for calls that block.
+    For claim, on_refused and on_accepted, see ClaimedOffsets.  executor: for calls that block.
 
-    brokers: those to ask for the coordinator; coordinator_of_member: the one that the member found, so that a member
-    which has joined at another one does not look for its offsets at the former one first.
+    brokers: brokers to ask for the coordinator; coordinator_of_member: the coordinator that the member found, so that a
+    member which joined at a new coordinator does not look for its offsets at the former one first.
     """
     dialect = versions.dialect
     asking = versions.connect(config.kafka_security.connect(connect))
@@ -175,9 +173,9 @@ def store_of_coordinated(
 
 
 class GroupRecords:
-    """What the records of __consumer_offsets say of a group's commits, read in the executor's thread.
+    """Commits of a group as recorded in __consumer_offsets, read in the executor's thread.
 
-    What they do not say, or cannot be asked for within the time, is left out, and logged.
+    Missing records, and records that cannot be read within the time, are left out and logged.
     """
 
     def __init__(
@@ -193,12 +191,12 @@ class GroupRecords:
         self._security = security
 
     def commit_times(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """When offsets were last committed, in ms since 1970."""
+        """Return when offsets were last committed, in ms since 1970."""
         effect = "they count as offsets of the topics of today"
         return self._read(last_commit_times, group, tps, COMMIT_TIMES_S, "when", effect)
 
     def rows(self, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
-        """The newest commits; a row of NONE where there was none."""
+        """Return the newest commits; a row of NONE if there is none."""
         limit_s = LOG_S if self._dialect.may_miss_commits else COMMIT_TIMES_S
         effect = f"the log was not read to its beginning within {limit_s:g} s"
         return self._read(committed_rows, group, tps, limit_s, "whether", effect)
@@ -226,7 +224,7 @@ class GroupRecords:
 
 
 def _left_zookeeper(session: ZkSession, group: str) -> bool:
-    """Whether a migration's marker says that the group left ZooKeeper.  Raises ZooKeeperAway."""
+    """True if a migration's marker says that the group left ZooKeeper.  Raises ZooKeeperAway."""
     path = marker_path(group)
     node = session.read([path])[path]
     try:
@@ -241,7 +239,7 @@ def _retention_ms(config: ConsumerConfig) -> int | None:
 
 
 class _KafkaStore:
-    """Kafka's store.  works(): the coordinator answered."""
+    """Offset store in Kafka.  works(): called when the coordinator answered."""
 
     def __init__(self, store: KafkaOffsets, works: Callable[[], object]) -> None:
         self._store = store
@@ -267,7 +265,7 @@ class _KafkaStore:
 
 
 class _Channel:
-    """Brokers to ask for the coordinator, the bounds of logs, and what is reported while the coordinator is away."""
+    """Brokers to ask for the coordinator, the bounds of logs, and reports while the coordinator is unreachable."""
 
     def __init__(self, leaders: LeaderSource, links: Links, dialect: Dialect, on_event: OnEvent) -> None:
         self._leaders = leaders
@@ -277,18 +275,18 @@ class _Channel:
         self._reported = ""
 
     def brokers(self) -> list[Broker]:
-        """The registered brokers; while they cannot be read, those of the last time."""
+        """Return the registered brokers; while they cannot be read, the last known ones."""
         try:
             self._brokers = list(self._leaders.read(()).brokers.values())
         except (ConsumerError, WireError) as why:
-            log.info("brokers as they were seen last: %s", why)
+            log.info("using the brokers as last seen: %s", why)
         return self._brokers
 
     def addresses(self) -> list[tuple[str, int]]:
         return [(broker.host, broker.port) for broker in self.brokers()]
 
     def report(self, sentence: str) -> None:
-        """Report a sentence once, until something worked."""
+        """Report a sentence once, until a request works again."""
         if sentence != self._reported:
             self._reported = sentence
             self._on_event(ConsumerEvent("offset", f"offsets in Kafka: {sentence}"))
@@ -297,7 +295,7 @@ class _Channel:
         self._reported = ""
 
     def bounds(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """First offset and end of the logs whose leaders answer."""
+        """Return the first offset and the end of the logs whose leaders answer."""
         wanted = list(committed)
         try:
             first = self._client.list_offsets(dict.fromkeys(wanted, EARLIEST), refresh=True)
@@ -312,15 +310,15 @@ class _Channel:
 
 
 def store_of_fixed(config: ConsumerConfig, own: OffsetStore | None, executor: ThreadExecutor) -> OffsetStore:
-    """The store of fixed partitions: the program's own, or the file of offsets.file."""
+    """Return the store of fixed partitions: the program's own, or the file of offsets.file."""
     if own is not None:
         return ThreadedOffsets(own, executor)
-    assert config.offsets_file is not None  # check_store
+    assert config.offsets_file is not None  # guaranteed by check_store
     return ThreadedOffsets(FileOffsets(config.offsets_file), executor)
 
 
 def check_store(config: ConsumerConfig, own: OffsetStore | None, where: str) -> None:
-    """Raises OptionError when there is no store for fixed partitions, or one too many."""
+    """Raise OptionError if fixed partitions have no store, or two stores."""
     if not config.partitions:
         problem = "offset_store is for fixed 'partitions': a group keeps its offsets where its other members read them"
         wrong = own is not None

@@ -1,4 +1,4 @@
-"""Status of the owned partitions, and the events of those that are parked."""
+"""Status of the owned partitions, and the events of parked ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.progress import Parked
 
-END_OLD_S = 10.0  # a broker that answers sends the end of a log twice as often
+END_OLD_S = 10.0  # twice the interval at which an answering broker sends the end of a log
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
     """One owned partition.  state is starting, looking for leader, reading, paused, throttled, parked or leaving.
 
-    position: the next one to fetch; done: everything before it is done; committed: what the store has.  high_watermark:
-    the end of what can be read, as of the last fetch, or as its leader was asked (where there was no fetch for a few
-    seconds, and with 0.7); lag: from done to there.  Positions count messages, those of 0.7 bytes; the lag does as they
-    do.  None: not known (yet); so are high_watermark and lag once no broker has sent the end for END_OLD_S seconds.
-    buffered_bytes: fetched and not done; waiting_bytes: as many where none of them was done for a second, else 0.
+    position: the next offset to fetch; done: everything before it is done; committed: the offset in the store.
+    high_watermark: the end of what can be read, from the last fetch, or from a request to the leader (after a few
+    seconds without a fetch, and with 0.7); lag: from done to there.  Offsets and lag count messages, or bytes for 0.7.
+    None: not known yet; high_watermark and lag are also None if no broker has sent the end for END_OLD_S seconds.
+    buffered_bytes: fetched and not done; waiting_bytes: the same bytes if none of them was done for a second, else 0.
     """
 
     topic: str
@@ -44,7 +44,7 @@ class PartitionStatus:
 
 
 def status_of(cursor: Cursor, at: float) -> PartitionStatus:
-    """The row of a cursor at a moment."""
+    """Return the row of a cursor at a moment."""
     done, parked, position = cursor.committable(), cursor.parked, cursor.position
     end = cursor.high_watermark if at - cursor.end_known_at <= END_OLD_S else None
     return PartitionStatus(
@@ -64,15 +64,16 @@ def status_of(cursor: Cursor, at: float) -> PartitionStatus:
 
 
 class StatusRows:
-    """The rows of cursors, in order; the same object for one that rests as the last time: its state did not change."""
+    """Rows of cursors, in order; a resting cursor returns the same object as last time, because its state did not
+    change."""
 
     def __init__(self) -> None:
-        self._cursors: list[Cursor] = []  # as they were given the last time
+        self._cursors: list[Cursor] = []  # the cursors of the last call
         self._sorted: list[Cursor] = []
-        self._rested: list[tuple[int, PartitionStatus] | None] = []  # of each, with its changes until then
+        self._rested: list[tuple[int, PartitionStatus] | None] = []  # per cursor: number of changes, and row
 
     def of(self, cursors: Iterable[Cursor], at: float) -> list[PartitionStatus]:
-        """Their rows at a moment."""
+        """Return the rows of cursors at a moment."""
         given = list(cursors)
         if given != self._cursors:
             self._cursors = given
@@ -104,7 +105,7 @@ def _state(cursor: Cursor, parked: str | None, position: int | None) -> str:
 
 
 class Parkable(Protocol):
-    """A cursor as far as it is needed here."""
+    """Interface of a cursor, reduced to what is needed here."""
 
     @property
     def tp(self) -> TopicPartition: ...
@@ -119,15 +120,16 @@ class Parkable(Protocol):
 
 
 class ParkedReports:
-    """Events of parked partitions: once when one is parked, once when it gets past the place, no retry in between."""
+    """Events of parked partitions: one when it is parked, one when it gets past that offset; none for retries in
+    between."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
-        self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and where it stands
+        self._reported: dict[TopicPartition, tuple[str, int | None]] = {}  # the reason, and the offset
 
     @property
     def known(self) -> Collection[TopicPartition]:
-        """Those that are parked, or have not got past the place yet."""
+        """Return partitions that are parked, or have not got past that offset yet."""
         return self._reported.keys()
 
     def update(self, cursors: Iterable[Parkable]) -> None:
@@ -140,15 +142,16 @@ class ParkedReports:
                 continue
             done = cursor.committable()
             if reason is not None:
-                # What was on its way before the place may be done later: that is no flowing.
+                # Messages in flight before the parked offset may still finish; that does not mean the partition is
+                # moving again.
                 place = cursor.parked_at
                 at = done if place is None else place.position
-                found = was is not None and place is not None and was[1] != at  # behind where it was taken to be
+                found = was is not None and place is not None and was[1] != at  # parked behind the reported offset
                 if was is None or was[0] != reason or found:
                     self._on_event(ConsumerEvent("parked", _sentence(tp, reason), tp, offset=at))
                 self._reported[tp] = (reason, at)
             elif was is not None and done is not None and (was[1] is None or done > was[1]):
-                text = f"{tp} flows again; it stood still at {was[1]}" if was[1] is not None else f"{tp} flows again"
+                text = f"{tp} flows again; it was parked at {was[1]}" if was[1] is not None else f"{tp} flows again"
                 self._on_event(ConsumerEvent("flows", text, tp, offset=done))
             elif was is not None:
                 self._reported[tp] = was  # being retried

@@ -1,8 +1,8 @@
-"""Memory budget of a connector: one bound for all bytes that are fetched and not done, from the request on.
+"""Memory budget of a connector: one bound for all bytes that are fetched and not done, counted from the request.
 
-Each stream has its own part.  A stream whose reader stops fills its part and no more: the other streams continue.
-Within a part each partition has a share (shares.py): partitions that wait do not stop the others.
-Fetchers and readers count in different threads, so there is a lock; no thread waits while it holds it.
+Each stream has its own part.  A stream whose reader stops fills only its part: the other streams continue.  Within a
+part each partition has a share (shares.py): waiting partitions do not stop the others.  Fetchers and readers count in
+different threads, so there is a lock; no thread waits while it holds it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from zkconsumer.fetching.shares import Holding, Offer, Saving, Shares
 
 
 class Budget:
-    """limit bytes for all streams together.  on_release() is called after bytes were released, in the same thread."""
+    """Budget of all streams together, in bytes.  on_release() is called after bytes were released, in the same
+    thread."""
 
     def __init__(self, limit: int, on_release: Callable[[], None] = lambda: None) -> None:
         self.limit = limit
@@ -29,12 +30,12 @@ class Budget:
         return max(0, self.limit - self.used)
 
     def for_stream(self, streams: int) -> StreamBudget:
-        """The part of one of so many streams."""
+        """Return one stream's part of the budget, for this number of streams."""
         return StreamBudget(self, self.limit // max(1, streams))
 
 
 class StreamBudget:
-    """One stream's part of a budget, shared out among its partitions."""
+    """One stream's part of a budget, divided among its partitions."""
 
     def __init__(self, budget: Budget, limit: int) -> None:
         self.limit = limit
@@ -47,23 +48,23 @@ class StreamBudget:
 
     @property
     def of_all(self) -> int:
-        """The limit of all streams together."""
+        """Return the limit of all streams together."""
         return self._budget.limit
 
     @property
     def slot(self) -> int:
-        """Bytes that each partition may take, whatever the others hold."""
+        """Return the bytes that each partition may take, whatever the others hold."""
         return self._shares.slot
 
     def offer(self) -> Offer:
-        """Return what a fetch may ask for now."""
+        """Return how much a fetch may request now."""
         with self._budget._lock:
             return self._shares.offer(now())
 
     # partitions -------------------------------------------------------------------------------------------------------
 
     def open(self) -> Holding:
-        """Add a partition; returns what it holds.  close() removes it."""
+        """Add a partition, and return what it holds.  close() removes it."""
         with self._budget._lock:
             return self._shares.open()
 
@@ -72,7 +73,7 @@ class StreamBudget:
             self._shares.close(holding)
 
     def ask(self, asked: Iterable[tuple[Holding, int]]) -> None:
-        """Reserve the bytes that a request asks for."""
+        """Reserve the bytes that a request may return."""
         with self._budget._lock:
             for holding, nbytes in asked:
                 self._shares.ask(holding, nbytes)
@@ -102,18 +103,18 @@ class StreamBudget:
             self._budget._on_release()
 
     def larger(self, nbytes: int) -> None:
-        """Learn that a response was so many bytes larger than what was asked for."""
+        """Record by how many bytes a response was larger than requested."""
         with self._budget._lock:
             self._shares.larger(nbytes)
 
-    # those that rest --------------------------------------------------------------------------------------------------
+    # resting partitions -----------------------------------------------------------------------------------------------
 
     def free_for_resting(self, partitions: int) -> int:
-        """Return how many bytes so many partitions, which hold nothing, may ask for together."""
+        """Return how many bytes this number of partitions, which hold nothing, may request together."""
         return self._shares.free_for(partitions, now())
 
     def reserve(self, nbytes: int) -> None:
-        """Reserve the bytes that a request asks for from resting partitions."""
+        """Reserve the bytes that a request may return for resting partitions."""
         self._set_aside(nbytes)
 
     def release(self, nbytes: int) -> None:

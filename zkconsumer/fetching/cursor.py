@@ -1,16 +1,16 @@
-"""Cursor: the life of one owned partition (partition.py) as threads reach it, through one lock.
+"""Cursor: thread-safe access to the life of one owned partition (partition.py), through one lock.
 
-Each event is passed on under the lock, and its actions are carried out after it: bytes go back to the budget, sets into
-the queue of the stream.  The event loop moves the position.  Streams deliver, and senders acknowledge, in whatever
-thread their user likes; neither side waits while it holds the lock.
+Each event is passed on under the lock, and its actions are carried out after the lock is released: bytes go back to the
+budget, sets into the queue of the stream.  The event loop moves the position.  Streams deliver and senders acknowledge
+in any thread; neither side waits while it holds the lock.
 
     paused     nothing is fetched or delivered; a set that arrives too late is fetched again at `resume`
-    throttled  (fetch_limit 0) nothing is fetched; what is fetched already is delivered
+    throttled  (fetch_limit 0) nothing is fetched; sets that are fetched already are delivered
     resting    caught up, done and quiet: nothing visits it until it changes (resting.py)
     withheld   a set was due and not delivered (the lease was over, a message was damaged): `refetch_withheld`
 
-A partition is revoked in two steps.  `close` ends delivery, while what is delivered may still be finished and counted;
-`drop` ends everything: from then on nothing of it is sent or committed.
+A partition is revoked in two steps.  `close` ends delivery, while delivered messages may still finish and count; `drop`
+ends everything: afterwards nothing of it is sent or committed.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ __all__ = ["Cursor", "DeliveredSet", "Rest", "Seek"]
 
 
 class Rest(Protocol):
-    """Where a cursor rests.  answered_at: when a broker last said that nothing is new."""
+    """Interface of the place where a cursor rests.  answered_at: when a broker last said that nothing is new."""
 
     answered_at: float
 
     def leave(self, cursor: Cursor) -> None:
-        """It is about to change."""
+        """Remove a cursor that is about to change."""
 
 
 class DeliveredSet(FetchedSet):
-    """A fetched message set in a stream, and what of it its reader reports as done.
+    """Fetched message set in a stream, through which its reader reports what is done.
 
-    period: the same object for all sets of a partition from one reset to the next; a different one says that reading
+    period: the same object for all sets of a partition from one reset to the next; a different one means that reading
     started again, most likely at another position.
     """
 
@@ -68,7 +68,8 @@ class DeliveredSet(FetchedSet):
     period: Progress | None
 
     def ticket(self, resume_at: int, parts: int = 1) -> DeliveryTicket:
-        """A ticket for what lies before resume_at; `parts` of it have to be done.  Ask in the order of the positions.
+        """Return a ticket for the messages before resume_at, with `parts` parts to be done.  Call in the order of the
+        positions.
 
         The ticket that ends the set carries the bytes of the set: they are released when it completes.
         """
@@ -78,31 +79,33 @@ class DeliveredSet(FetchedSet):
         return self.cursor.may_deliver(self)
 
     def acked(self, resume_at: int) -> None:
-        """A message was acknowledged (kafkawire.model.Handed), and with it those before."""
+        """Acknowledge a message and those before it (kafkawire.model.Handed)."""
         with self.cursor.lock:
             FetchedSet.acked(self, resume_at)
 
     @property
     def topic(self) -> int | None:
-        """The czxid of the topic that the log belongs to: another one says that the topic was created again."""
+        """Return the czxid of the topic that the log belongs to: a different one means that the topic was created
+        again."""
         return None if self.cursor.topic is None else self.cursor.topic.czxid
 
     @property
     def reset(self) -> Reset | None:
-        """The newest reset of the partition; None: it was read from its committed offset, or a program's, ever since it
-        is owned."""
+        """Return the newest reset of the partition, or None if it was always read from its committed offset, or a
+        program's, since it is owned."""
         return self.cursor.reset
 
     @property
     def ended(self) -> Callable[[], bool]:
-        """A check that outlives the set: whether its period is over for good.  A lease that is over may be renewed."""
+        """Return a check, valid after the set is gone, of whether its period is over for good.  A lease that is over
+        may be renewed."""
         period = self.period
         assert period is not None
         return lambda: period.closed
 
     def holding(self) -> Callable[[], bool]:
-        """A check that outlives the set: whether no other member can own the partition yet, because the lease holds
-        and the partition was not revoked.  Calling it changes nothing."""
+        """Return a check, valid after the set is gone, of whether no other member can own the partition yet, because
+        the lease holds and the partition was not revoked.  Calling it changes nothing."""
         period, lease = self.period, self.cursor.lease
         assert period is not None
         return lambda: not period.closed and lease.holds(clocks.moment())
@@ -112,14 +115,14 @@ class DeliveredSet(FetchedSet):
 
 
 class Cursor:
-    """A partition that this connector owns, from the claim on.
+    """Partition that this connector owns, from the claim onwards.
 
     thread       the thread id that owns it
-    budget       the part of the memory budget that its stream has
+    budget       its stream's part of the memory budget
     channel      the queue of its stream
-    reset        where to start when no position was ever committed
+    reset        where to start if no offset was ever committed
     on_corrupt   on_corrupt(cursor, resume_at, error) is called on the stream's side when a message that is iterated is
-                 damaged; the event loop then calls refetch(resume_at), if next_delivery is still that
+                 damaged; the event loop then calls refetch(resume_at), if next_delivery is unchanged
     """
 
     def __init__(
@@ -140,17 +143,17 @@ class Cursor:
         self.holding = budget.open()
         self.on_corrupt = on_corrupt
         self.partition = Partition(tp, lease, reset, owner=self)
-        self.topic: TopicCreation | None = None  # the topic whose log is read; None: not known
-        self.reset: Reset | None = None  # the newest
-        self.rest: Rest | None = None  # its state does not change while it rests
-        self.changes = 0  # of what may change while it rests, and ends of rests
+        self.topic: TopicCreation | None = None  # topic whose log is read; None: unknown
+        self.reset: Reset | None = None  # newest reset
+        self.rest: Rest | None = None  # set while it rests; its state does not change meanwhile
+        self.changes = 0  # number of changes that may happen during rest, and of ended rests
         self._channel = channel
         self._end_known_at = float("-inf")
         self.lock = threading.Lock()
 
     def _carry_out(self, actions: Actions) -> None:
-        """With the lock free.  What is to be fetched or located is read by the fetcher in its next round; what is to be
-        delivered, committed first or raised is returned to the stream that asked."""
+        """Carry out actions without the lock.  The fetcher finds what to fetch or locate in its next round; what to
+        deliver, commit first or raise is returned to the calling stream."""
         for action in actions:
             if action.do is Do.GIVE_BACK:
                 self.budget.give_back(self.holding, action.at)
@@ -160,7 +163,7 @@ class Cursor:
             elif action.do is Do.DISCARD:
                 self.discard_fetched([self])
 
-    # what it says of itself -----------------------------------------------------------------------------------------
+    # state ------------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> State:
@@ -172,17 +175,17 @@ class Cursor:
 
     @property
     def position(self) -> int | None:
-        """The next one to fetch; None: to be looked up at the leader."""
+        """Return the next offset to fetch; None if it must be looked up at the leader."""
         return self.partition.position
 
     @property
     def next_delivery(self) -> int:
-        """Where the next set to deliver begins."""
+        """Return where the next set to deliver begins."""
         return self.partition.next_delivery
 
     @property
     def progress(self) -> Progress | None:
-        """The ledger of its tickets, since the last reset; None: it has no position."""
+        """Return the ledger of its tickets since the last reset; None if it has no position."""
         return self.partition.progress
 
     @property
@@ -191,12 +194,12 @@ class Cursor:
 
     @property
     def refused(self) -> int | None:
-        """The position that the broker refused, until it is known where to read on."""
+        """Return the offset that the broker refused, until it is known where to resume."""
         return self.partition.refused
 
     @property
     def goes_back(self) -> bool:
-        """Its log was cut: it is read on at an earlier offset once everything that was fetched is done."""
+        """True if its log was cut: it resumes at an earlier offset once everything that was fetched is done."""
         return self.partition.back_to is not None
 
     @property
@@ -205,7 +208,7 @@ class Cursor:
 
     @property
     def committed(self) -> int | None:
-        """What the offset store has."""
+        """Return the offset in the offset store."""
         return self.partition.committed
 
     @committed.setter
@@ -216,7 +219,7 @@ class Cursor:
 
     @property
     def topic_deleted(self) -> bool:
-        """The topic whose log is read was deleted: its positions must not be committed any more."""
+        """True if the topic whose log is read was deleted: its offsets must not be committed any more."""
         return self.partition.topic_deleted
 
     @topic_deleted.setter
@@ -225,12 +228,12 @@ class Cursor:
             self.changes += 1
             self.partition.topic_deleted = deleted
             if deleted:
-                # Written now, it would be newer than the next topic of the name, and count for its log.
-                self.lease.end_what_began(f"topic {self.tp.topic} was deleted: a commit that waits is of its log")
+                # A commit written now would be newer than the next topic of the same name, and count for its log.
+                self.lease.end_what_began(f"topic {self.tp.topic} was deleted: a waiting commit belongs to its log")
 
     @property
     def closing(self) -> bool:
-        """It is about to be revoked, or is."""
+        """True if it is about to be revoked, or revoked."""
         return self.partition.state in ENDING
 
     @property
@@ -239,7 +242,7 @@ class Cursor:
 
     @property
     def left_uncommitted(self) -> bool:
-        """Once it is dropped: something was done and not committed."""
+        """True if something was done and not committed when it was dropped."""
         return self.partition.left_uncommitted
 
     @property
@@ -248,50 +251,51 @@ class Cursor:
 
     @property
     def withheld(self) -> bool:
-        """Something was due and not delivered, and not because of a pause."""
+        """True if something was due and not delivered, for a reason other than a pause."""
         return self.partition.withheld >= Withheld.DUE
 
     @property
     def delivers(self) -> bool:
-        """Neither parked, paused, withheld, about to be revoked nor without a position: nothing keeps what is fetched
-        from its stream."""
+        """True if fetched sets reach its stream: it is neither parked, paused, withheld nor about to be revoked, and
+        has a position."""
         return self.partition.delivers
 
     @property
     def has_leader(self) -> bool:
-        """A fetcher has it."""
+        """True if a fetcher has it."""
         return self.partition.has_leader
 
     @property
     def measures(self) -> bool:
-        """Found damaged for good, it is parked with where the log can be read again."""
+        """True if an entry found damaged for good parks it together with the offset behind the damage."""
         return self.partition.measures
 
     @property
     def parked(self) -> str | None:
-        """Why nothing more is delivered, if so."""
+        """Return why nothing more is delivered, or None."""
         why = self.partition.undeliverable
         return None if why is None else str(why)
 
     @property
     def undeliverable(self) -> Exception | None:
-        """The same as an error: EntryTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
+        """Return why nothing more is delivered as an error: EntryTooLarge, DamagedMessage, OutOfRange, or a sender's
+        failure."""
         return self.partition.undeliverable
 
     @property
     def parked_at(self) -> Parked | None:
-        """Why and where it is parked; None: it is not, or it has no position."""
+        """Return why and at which offset it is parked; None if it is not, or has no position."""
         return self.partition.parked_at
 
     @property
     def fetchable(self) -> bool:
-        """Neither parked, paused, throttled nor about to be revoked (a FetchPlan asks)."""
+        """True if it is neither parked, paused, throttled nor about to be revoked, so a FetchPlan may fetch it."""
         partition = self.partition
         return partition.state in MAY_FETCH and partition.fetch_limit != 0
 
     @property
     def fetch_limit(self) -> int | None:
-        """Throttled: bytes to ask for at once, 0: fetch nothing for now; None: it is not."""
+        """Return the throttled number of bytes per fetch (0: fetch nothing for now), or None without a throttle."""
         return self.partition.fetch_limit
 
     @fetch_limit.setter
@@ -303,42 +307,42 @@ class Cursor:
 
     @property
     def skips(self) -> bool:
-        """Something ahead cannot be read."""
+        """True if something ahead cannot be read."""
         return bool(self.partition.skips)
 
     @property
     def queued(self) -> bool:
-        """Sets of it are in the stream's queue."""
+        """True if the stream's queue has sets of it."""
         return self.partition.queued_sets > 0
 
     @property
     def drained(self) -> bool:
-        """Nothing of it is delivered that may still be done."""
+        """True if no delivered message of it may still be done."""
         with self.lock:
             return self.partition.drained
 
     @property
     def undone(self) -> int:
-        """How much was fetched and is not done, in the unit of positions."""
+        """Return how much was fetched and is not done, in the unit of offsets."""
         with self.lock:
             return self.partition.undone
 
     @property
     def buffered_bytes(self) -> int:
-        """In memory: fetched and not done."""
+        """Return the bytes in memory that are fetched and not done."""
         return self.partition.buffered_bytes
 
     @property
     def lag(self) -> int | None:
-        """From what is done to the last known end of the log, however old that is, in the unit of positions: messages
-        (an upper bound on a compacted topic), or bytes of 0.7."""
+        """Return the distance from what is done to the last known end of the log, however old, in the unit of offsets:
+        messages (an upper bound on a compacted topic), or bytes for 0.7."""
         with self.lock:
             return self.partition.lag
 
     def committable(self) -> int | None:
         """Return the offset before which everything is done, or None if nothing may be committed.
 
-        None: it has no position yet, it is dropped, its topic is deleted, or its log was cut and it goes back.
+        It is None without a position, after a drop, if its topic is deleted, or if its log was cut and it goes back.
         """
         with self.lock:
             return self.partition.committable()
@@ -347,38 +351,38 @@ class Cursor:
 
     @property
     def at_rest(self) -> bool:
-        """Read to the end of its log, with everything done and nothing wrong: it may rest."""
+        """True if it may rest: read to the end of its log, with everything done and nothing wrong."""
         with self.lock:
             return self.partition.at_rest
 
     @property
     def resting_at(self) -> int:
-        """The position of one that rests."""
+        """Return the position of a resting cursor."""
         position = self.partition.position
         assert position is not None
         return position
 
     @property
     def end_known_at(self) -> float:
-        """When a broker last sent the high watermark, in monotonic seconds."""
+        """Return when a broker last sent the high watermark, in monotonic seconds."""
         rest = self.rest
         return self._end_known_at if rest is None else max(self._end_known_at, rest.answered_at)
 
     def set_log_end(self, high_watermark: int, at: float) -> None:
-        """The end of the log, as a broker sent it."""
+        """Record the end of the log that a broker sent."""
         if high_watermark != self.partition.high_watermark:
             self._stir()
             self.partition.high_watermark = high_watermark
         self._end_known_at = at
 
     def end_rest(self, answered_at: float) -> None:
-        """Called by where it rested."""
+        """End its rest; called by the place where it rested."""
         self.rest = None
         self.changes += 1
         self._end_known_at = max(self._end_known_at, answered_at)
 
     def _stir(self) -> None:
-        """It is about to change."""
+        """End its rest, because it is about to change."""
         if self.rest is not None:
             self.rest.leave(self)
 
@@ -391,43 +395,43 @@ class Cursor:
         self._carry_out(actions)
 
     def reset_to(self, position: int) -> None:
-        """Read from here on; what was fetched before, from elsewhere, is worthless."""
+        """Read from this position; sets fetched from elsewhere are discarded."""
         self._happens(self.partition.reset_to, position)
 
     def refetch(self, position: int) -> None:
-        """Fetch again from position on, which is where delivery stopped; what is delivered still counts.
+        """Fetch again from position, at which delivery stopped; delivered messages still count.
 
-        Where that cannot be (something from there on was delivered, or dropped) it starts at what is done.  Nothing is
-        fetched from the parked position on: unpark() does that.
+        If that is impossible (something behind it was delivered, or dropped), start at what is done.  Nothing is
+        fetched beyond the parked position: unpark() does that.
         """
         self._happens(self.partition.refetch, position)
 
     def refetch_withheld(self) -> None:
-        """Fetch again what was withheld."""
+        """Fetch again the sets that were withheld."""
         self._happens(self.partition.refetch_withheld)
 
     def seek_start(self, seek: Seek) -> None:
-        """Ask the leader where to start; for a partition that was not read yet."""
+        """Look up at the leader where to start, for a partition that was not read yet."""
         self._happens(self.partition.seek_start, seek)
 
     def refuse_position(self) -> None:
         """Stop fetching, because the broker says that its log does not hold the position.
 
-        What was fetched is still delivered; relocate() says where to read on.
+        Sets that were fetched are still delivered; relocate() gives the offset to resume at.
         """
         self._happens(self.partition.refuse_position)
 
     def relocate(self, to: int) -> None:
-        """Read on at `to`: at a start, or in place of the position that the broker refused.
+        """Resume at `to`: at a start, or instead of the position that the broker refused.
 
         A later offset leaves a gap; an earlier one is read once go_back() finds that everything fetched is done.
         """
         self._happens(self.partition.reset_to if self.refused is None else self.partition.relocate, to)
 
     def go_back(self) -> int | None:
-        """Read on at the earlier offset of relocate(), if everything that was fetched before is done.
+        """Resume at the earlier offset of relocate() if everything fetched before is done.
 
-        Returns how much was fetched, given back and can be fetched no more; None if something is not done yet.
+        Return how much was fetched, given back and can never be fetched again; None if something is not done yet.
         """
         self._stir()
         with self.lock:
@@ -436,28 +440,29 @@ class Cursor:
         return lost
 
     def count_gap(self, begin: int, end: int) -> int:
-        """Count the offsets between as gone from the log.  Returns how many of them were not counted before."""
+        """Count the offsets in this range as gone from the log.  Return how many of them were not counted before."""
         with self.lock:
             return self.partition.count_gap(begin, end)
 
     def skip_to(self, to: int) -> None:
-        """Read on at `to`: nothing before it can be read.  What was fetched before is still delivered."""
+        """Resume at `to`, because nothing before it can be read.  Sets that were fetched before are still delivered."""
         self._happens(self.partition.skip_to, to)
 
     def pass_skips(self) -> None:
-        """Where nothing was fetched behind a skip yet, move what is done behind it, once all before it is done."""
+        """Move what is done behind a skip once everything before it is done, if nothing behind the skip was fetched
+        yet."""
         if self.partition.skips:
             self._happens(self.partition.pass_skips)
 
     def count_damage(self, position: int) -> int:
-        """How many times the entry at this position was found damaged, this one included."""
+        """Return how many times the entry at this position was found damaged, including this time."""
         with self.lock:
             return self.partition.damaged(position)
 
     def enqueue(self, message_set: MessageSet, nbytes: int, failure: Exception | None = None) -> None:
         """Pass a fetched set to the stream; its nbytes count until it is done or dropped.
 
-        failure: the stream raises this in place of the set, which is empty.
+        failure: the stream raises this instead of delivering the set, which is empty.
         """
         self._stir()
         delivered = DeliveredSet(message_set.start, message_set.resume_at, nbytes, failure)
@@ -472,31 +477,33 @@ class Cursor:
         self._channel.put(delivered, 0)  # bounded by the budget, so that no stream ever blocks a fetcher
 
     def pause(self) -> None:
-        """Fetch and deliver nothing until resume(); what is delivered may still be done and committed."""
+        """Fetch and deliver nothing until resume(); delivered messages may still be done and committed."""
         self._happens(self.partition.pause)
 
     def resume(self) -> None:
-        """End a pause: a set in the middle of its iteration continues, what was too late is fetched again."""
+        """End a pause: a set in the middle of its iteration continues, and sets that came too late are fetched
+        again."""
         self._happens(self.partition.resume)
 
     def lead(self, known: bool) -> None:
-        """A fetcher has it, or has it no more."""
+        """Record whether a fetcher has it."""
         with self.lock:
             self.partition.lead(known)
 
     def park(self, reason: str | Exception, at_once: bool = False) -> None:
-        """Deliver nothing from the fetch position on; at_once: nothing that is not delivered already.
+        """Deliver nothing from the fetch position onwards; with at_once, nothing that is not delivered already.
 
         The partition stays owned.
         """
         self._happens(self.partition.park, parked_reason(reason), at_once)
 
     def unpark(self, go_on_at: int | None = None, measure: bool = False) -> bool:
-        """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet.
+        """Read again from what is done.  Return False if it is not parked, or if something delivered before is not done
+        yet.
 
-        go_on_at: from there instead, once all before it is delivered and done; what it is parked at counts as done.
-        measure: an entry found damaged once more is searched behind, and parks the partition with where the log can be
-        read again (DamagedMessage.resume_at).
+        go_on_at: resume there instead, once everything before is delivered and done; the message it is parked at counts
+        as done. measure: if an entry is damaged again, search behind it, and park the partition with the offset at
+        which the log is readable again (DamagedMessage.resume_at).
         """
         self._stir()
         with self.lock:
@@ -515,12 +522,12 @@ class Cursor:
 
     @staticmethod
     def discard_fetched(cursors: Collection[Cursor]) -> None:
-        """Remove from the streams' queues what their users have not taken yet; of partitions that are closing.  For
-        all of them at once: each queue is gone through once."""
+        """Remove sets of closing partitions from the streams' queues that users have not taken yet.  Called with all
+        partitions at once, so that each queue is scanned once."""
         leaving = {cursor for cursor in cursors if cursor.queued}
         for channel in {id(cursor._channel): cursor._channel for cursor in leaving}.values():
             for delivered in channel.drop(lambda delivered: delivered.cursor in leaving):
-                delivered.cursor.take(delivered)  # too late: releases its bytes
+                delivered.cursor.take(delivered)  # too late to deliver: releases its bytes
 
     def _lease_time(self) -> float:
         return self.lease.time(clocks.moment())
@@ -528,12 +535,13 @@ class Cursor:
     # the stream's side ----------------------------------------------------------------------------------------------
 
     def may_deliver(self, delivered: DeliveredSet) -> bool:
-        """Neither closing, paused, nor reset since it was fetched; nothing before it was withheld; the lease holds; it
-        lies before what is parked."""
+        """True if the set may be delivered: the partition is neither closing, paused, nor reset since it was fetched;
+        nothing before it was withheld; the lease holds; the set is before the parked position."""
         return self.partition.may_deliver(delivered, self._lease_time())
 
     def take(self, delivered: DeliveredSet, commit_first: bool = False) -> Do | None:
-        """A stream took a set off its queue: what it does with it; None: it came too late.
+        """Handle that a stream took a set off its queue, and return what the stream does with it; None if it came too
+        late.
 
         DELIVER; RAISE its failure; COMMIT its end before it is delivered, and report that to commit_ended().
         """
@@ -542,13 +550,13 @@ class Cursor:
         return self._for_stream(actions)
 
     def commit_ended(self, delivered: DeliveredSet, committed: bool) -> Do | None:
-        """DELIVER; None: it was not committed in time, so none of it may be delivered."""
+        """Return DELIVER, or None if it was not committed in time, so that none of it may be delivered."""
         with self.lock:
             actions = self.partition.commit_ended(delivered, committed, self._lease_time())
         return self._for_stream(actions)
 
     def give_back(self, delivered: DeliveredSet) -> None:
-        """Its stream took a set off the queue and cannot hand it out: nothing of it is delivered, it is fetched again.
+        """Return a set that its stream took off the queue and cannot hand out: it is not delivered but fetched again.
 
         A second call, and one for a set that came too late, changes nothing.
         """
@@ -563,15 +571,16 @@ class Cursor:
         return None if not actions or actions[0].do is Do.GIVE_BACK else actions[0].do
 
     def start_iteration(self, delivered: DeliveredSet, on_ack: bool = False) -> None:
-        """It is iterated message by message: one ticket for all of it; on_ack: one for each message."""
+        """Begin to iterate a set message by message, with one ticket for all of it, or with on_ack one for each
+        message."""
         with self.lock:
             actions = self.partition.iterated(delivered, on_ack)
         self._carry_out(actions)
 
     def end_iteration(self, delivered: DeliveredSet, finished: bool) -> bool:
-        """The iteration is through, or it ends early: the rest is fetched again, by us or the next owner.
+        """End the iteration of a set; if it is not finished, the rest is fetched again, by us or the next owner.
 
-        False: the set is from before a reset, and changes nothing.
+        Return False if the set is from before a reset, and changes nothing.
         """
         with self.lock:
             actions = self.partition.iteration_ended(delivered, finished)
@@ -580,9 +589,9 @@ class Cursor:
         return current
 
     def end_delivery(self, delivered: DeliveredSet, at: int | None) -> bool:
-        """A set is through, or its user does not get what is in it from `at` on.
+        """End the delivery of a set; with `at`, its user does not get what is in it from that offset.
 
-        False: the set is from before a reset, and changes nothing.
+        Return False if the set is from before a reset, and changes nothing.
         """
         with self.lock:
             actions = self.partition.ended(delivered, at)
@@ -590,7 +599,7 @@ class Cursor:
         self._carry_out(actions)
         return current
 
-    # what senders report: zkconsumer.fetching.progress.TicketOwner --------------------------------------------------
+    # reports of senders: zkconsumer.fetching.progress.TicketOwner -----------------------------------------------------
 
     def ticket(self, delivered: DeliveredSet, resume_at: int, parts: int = 1) -> DeliveryTicket:
         with self.lock:
@@ -600,7 +609,7 @@ class Cursor:
         return ticket
 
     def message_ticket(self, delivered: DeliveredSet, resume_at: int) -> DeliveryTicket:
-        """A ticket for the next message alone; the bytes of the set stay with the set."""
+        """Return a ticket for the next message alone; the bytes of the set stay with the set."""
         with self.lock:
             return self.partition.message_ticket(delivered, resume_at)
 

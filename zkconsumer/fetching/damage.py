@@ -1,13 +1,13 @@
 """Damaged entries: corrupt.message.policy, for the partitions of one fetcher.
 
     retry    the entry is fetched DAMAGE_TRIES times more: the network may be at fault
-    park     then nothing of the partition is delivered from the entry on
-    fail     the same, and its stream raises DamagedMessage when it gets there; the other partitions continue
-    skip     what came before it is delivered, then what follows it; a "gap" event says what is missing
-    (measure)   asked for by Cursor.unpark: as a skip, but then the partition is parked, with what was found
+    park     then nothing of the partition is delivered from the entry onwards
+    fail     like park, and its stream raises DamagedMessage when it gets there; the other partitions continue
+    skip     messages before it are delivered, then those behind it; a "gap" event says what is missing
+    (measure)   requested by Cursor.unpark: like skip, but then the partition is parked, with the result
 
-A skip reads the entry once more, whole, checksums and wrapped messages too.  Where the size or the offset of the entry
-makes no sense the start of the next one is not known: it is searched (search.py).  Where nothing can be found the
+A skip reads the entry once more, whole, including checksums and wrapped messages.  If the size or the offset of the
+entry is invalid, the start of the next one is unknown and is searched for (search.py).  If nothing can be found, the
 partition is parked.
 """
 
@@ -33,37 +33,38 @@ INSIDE = "a position inside a message looks like this too: set another one by `z
 
 
 class Damage:
-    """Counts damaged entries, skips them and searches behind them.  In the event loop, as its fetcher."""
+    """Handler of damaged entries: counts and skips them, and searches behind them.  Runs in the event loop, like its
+    fetcher."""
 
     def __init__(self, policy: str, broker: Broker, dialect: Dialect, on_event: OnEvent) -> None:
         self._policy = policy
         self._broker = broker
         self._dialect = dialect
         self._on_event = on_event
-        self._to_skip: dict[TopicPartition, int] = {}  # the entry there is skipped, unless it is whole now
-        self._whole: dict[TopicPartition, int] = {}  # read whole at the last fetch: found damaged again it is parked
-        self._raw: dict[TopicPartition, bytes] = {}  # of an entry that is measured
+        self._to_skip: dict[TopicPartition, int] = {}  # the entry there is skipped, unless it is intact now
+        self._whole: dict[TopicPartition, int] = {}  # read whole at the last fetch: if damaged again, it is parked
+        self._raw: dict[TopicPartition, bytes] = {}  # bytes of an entry that is measured
         self._search: Search = (
             OffsetSearch() if dialect.offsets.count_messages else ByteSearch(dialect.messages.next_border)
         )
 
     def forget(self, tp: TopicPartition) -> None:
-        """Fetched elsewhere from now on; another replica may be whole."""
+        """Forget a partition that is fetched elsewhere from now on; another replica may be intact."""
         self._to_skip.pop(tp, None)
         self._whole.pop(tp, None)
         self._raw.pop(tp, None)
         self._search.forget(tp)
 
     def fetch_at(self, tp: TopicPartition, position: int) -> int:
-        """Where to fetch for a cursor at position: there, or where a search probes."""
+        """Return where to fetch for a cursor at position: there, or at the offset that a search probes."""
         return self._search.fetch_at(tp, position)
 
     def searching(self, tp: TopicPartition) -> bool:
         return self._search.active(tp)
 
     def found(self, cursor: Cursor, position: int, error: CorruptMessage) -> int:
-        """The entry at position is damaged.  Returns how many times so far, where it has to be fetched again after a
-        backoff; 0: the policy was carried out."""
+        """Handle that the entry at position is damaged.  Return how many times so far, if it has to be fetched again
+        after a backoff, or 0 if the policy was carried out."""
         tp, times = cursor.tp, cursor.count_damage(position)
         if times <= DAMAGE_TRIES:
             log.warning("%s at %s: %s; fetching it again", tp, position, error)
@@ -86,12 +87,11 @@ class Damage:
     # skipping -----------------------------------------------------------------------------------------------------
 
     def skipped(self, cursor: Cursor, fetched: FetchedBytes, scan: Scan) -> bool:
-        """True: the first entry of a fetch is damaged for good and the policy skips it, so nothing of the fetch may be
-        delivered: the cursor reads on behind that entry, or a search for what is behind it begins.
-        """
+        """Return True if the first entry of a fetch is damaged for good and the policy skips it, so nothing of the
+        fetch may be delivered: the cursor resumes behind that entry, or a search behind it begins."""
         tp, message_set = cursor.tp, fetched.message_set
         if self._to_skip.get(tp) != fetched.position or not (message_set.runs or scan.damage):
-            return False  # the entry is larger than what was asked for: the next fetch shows it
+            return False  # the entry is larger than the fetch: the next fetch shows it
         del self._to_skip[tp]
         error = damage_in(message_set) if message_set.runs else scan.damage
         if error is None:
@@ -111,15 +111,15 @@ class Damage:
     # searching ----------------------------------------------------------------------------------------------------
 
     def probed(self, cursor: Cursor, position: int, fetched: FetchedBytes | None) -> None:
-        """What a search got at position; None: the broker cannot read there."""
+        """Pass a search what it fetched at position; None if the broker cannot read there."""
         self._end(cursor, self._search.probed(cursor.tp, position, fetched))
 
     def without_segments(self) -> Sequence[TopicPartition]:
-        """Partitions whose search needs to know where the segments of their logs begin."""
+        """Return partitions whose search needs the begins of the segments of their logs."""
         return self._search.without_segments()
 
     def segments(self, cursor: Cursor, starts: Sequence[int]) -> None:
-        """Where the segments of a log begin, and the end of the log."""
+        """Pass a search the begins of a log's segments, and the end of the log."""
         self._end(cursor, self._search.segments(cursor.tp, starts))
 
     def _end(self, cursor: Cursor, found: SearchResult | None) -> None:

@@ -1,4 +1,4 @@
-"""Drain: before partitions are revoked, what was delivered of them may still be done."""
+"""Drain: lets delivered messages finish before partitions are revoked."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ DRAIN_AT_END_S = 4.0  # a stop takes 10 s at most, with commit and release
 
 
 def drain(leaving: Iterable[Cursor], listener: ListenerCalls, seconds: float) -> None:
-    """Call the listener, then wait until nothing that was delivered of these cursors is undone.
+    """Call the listener, then wait until everything that was delivered of these cursors is done.
 
-    What waits in the queue of a stream is dropped, because the next owner reads it again; not where the cursor is not
-    closed, which is so where no log holds it any more: that is delivered and waited for, too.
+    Sets in the queue of a stream are dropped, because the next owner reads them again.  If the cursor is not closed, no
+    log holds them any more: then they are delivered and waited for, too.
     """
     until = now() + seconds
     cursors = list(leaving)
@@ -29,7 +29,9 @@ def drain(leaving: Iterable[Cursor], listener: ListenerCalls, seconds: float) ->
     listener.before_release(sorted(cursor.tp for cursor in cursors))
     while waiting := [cursor for cursor in cursors if not (cursor.dropped or _finished(cursor))]:
         if now() >= until:
-            log.info("not all of %d partitions was done within %g s; the rest is read again", len(waiting), seconds)
+            log.info(
+                "not all messages of %d partitions were done within %g s; the rest is read again", len(waiting), seconds
+            )
             return
         sleep(POLL_S)
 

@@ -1,30 +1,30 @@
 """Fetcher of one source broker: a greenlet that sends fetch requests and passes the message sets to streams.
 
-    positions first   of cursors without one (nothing committed, or out of range), see positions.py
-    then fetches      built by a FetchPlan within the free budget; each set is received into a buffer of its own.  Of
-                      partitions without news nothing is built or read (resting.py); where many bring little each,
-                      fetches keep a distance, so that they bring more
-    two in flight     where responses take FAR_S and more, of different partitions that have messages: the response to
-                      one arrives while the request for the other travels.  A broker answers one after the other, so
-                      partitions without messages, which it would wait for, are never alone in one of them
-    a backoff         after a fetch that brought nothing, where the broker itself does not wait (0.7).  Others answer
-                      at once, too, while they are throttled (KIP-219), and 0.8.2 between the roll of a segment and the
-                      next message: a few milliseconds lie between such fetches
-    log ends          now and then, where a fetch does not have the high watermark (0.7); and, in a greenlet of its own,
-                      of partitions that were not fetched for a while (their queues are full)
+    positions first   finds positions of cursors without one (nothing committed, or out of range), see positions.py
+    then fetches      built by a FetchPlan within the free budget; each set is received into its own buffer.
+                      Partitions without news cost nothing here (resting.py); if many bring little each,
+                      fetches are spaced, so that each brings more
+    two in flight     if responses take FAR_S and more, for different partitions that have messages: the response to
+                      one arrives while the request for the other travels.  A broker answers them in turn, and
+                      would wait for partitions without messages, so these are never alone in one of them
+    a backoff         after an empty fetch, if the broker itself does not wait (0.7).  Others also answer
+                      at once while they are throttled (KIP-219), and 0.8.2 between the roll of a segment and the
+                      next message: such fetches are a few milliseconds apart
+    log ends          at intervals, if a fetch does not have the high watermark (0.7); and, in a separate greenlet,
+                      for partitions that were not fetched for a while (their queues are full)
 
-Responses of a broker, and what follows (errors by the table in kafkawire.errors):
+Responses of a broker, and the reaction (errors by the table in kafkawire.errors):
 
     moved, link lost    it does not lead the partition (any more): back to the leader finder, after a backoff
-    gone                out of range: see resets.py, with the gap counted to the message
+    gone                out of range: see resets.py, with the gap counted exactly
     wait, and others    a backoff and a retry: right after a change of leader 0.8 answers -1 for a good position
-    a damaged entry     what came before it is delivered; it is fetched again, then see damage.py
-    no whole message    a larger fetch, up to a cap; then the partition is parked.  From 0.10.1 on a large one comes
-                        whole to the first partition of a fetch: so it is the first one next time
+    a damaged entry     messages before it are delivered; it is fetched again, then see damage.py
+    no whole message    a larger fetch, up to a cap; then the partition is parked.  Since 0.10.1 a large message comes
+                        whole for the first partition of a fetch: so this one is the first next time
     lasting             the partition is parked
-    left out            asked for again with the next fetch: we are over the broker's quota
-    nothing, and the    what is there is no message (the end of a transaction, an aborted one): skipped.  A broker that
-    log continues       is spoken to as an older one leaves it out when it converts its log down: skipped where its
+    left out            requested again with the next fetch: we are over the broker's quota
+    nothing, and the    the entry there is not a message (the end of a transaction, an aborted one): skipped.  A broker
+    log continues       that is read as an older release leaves it out when it converts its log down: skipped if its
                         padding says so, else as its own format shows (formatprobe.py)
 """
 
@@ -61,30 +61,30 @@ from zkconsumer.refusals import refusal
 
 LONGEST_WAIT_MS = 500  # a broker that waits for data serves nothing else on this link: a new partition would wait, too
 IDLE_S = 1.0
-HEAD_BYTES = 65536  # of an entry that is larger than a fetch, kept with the error
-BLANKS = 3  # fetches in a row that bring nothing, of which the others asked for the partition first
-BLANK_S = 1.0  # backoff of a position where nothing came twice, unless the probe knows sooner why
-FAR_S = 0.03  # a response that takes so long is one of a long link, or of a link that is full
-IN_FLIGHT = 2  # fetches of a long link
-ENDS_CHECK_S = 1.0  # between two checks for logs whose end was not sent for a while
-DISTANCE_S = 25e-6  # between two fetches, for each partition that was asked for, where none is behind
+HEAD_BYTES = 65536  # first bytes of an entry larger than a fetch, kept with the error
+BLANKS = 3  # empty fetches in a row; from the second the partition comes first in the request
+BLANK_S = 1.0  # backoff of a position with two empty fetches, unless the probe finds the reason sooner
+FAR_S = 0.03  # a response that takes longer means a long link, or a full one
+IN_FLIGHT = 2  # fetches on a long link
+ENDS_CHECK_S = 1.0  # interval between checks for logs whose end was not sent for a while
+DISTANCE_S = 25e-6  # between two fetches, per requested partition, if none is behind
 MOST_DISTANCE_S = 0.04
 LEAST_DISTANCE_S = 0.001  # less is not worth a timer
-EMPTY_DISTANCE_S = 0.005  # between a fetch that brought nothing and the next: a broker need not wait as it is asked to
-FULL_SHARE = 0.5  # a set of so much of what was asked for is behind: the next fetch brings as much
+EMPTY_DISTANCE_S = 0.005  # between an empty fetch and the next: a broker may ignore the requested wait
+FULL_SHARE = 0.5  # a set that fills this share of its request is behind: the next fetch brings as much
 NOTHING = memoryview(b"")
 
 
 class Finder(Protocol):
-    """The leader finder, as a fetcher calls it."""
+    """Interface of the leader finder, as a fetcher calls it."""
 
     def find_leaders(self, cursors: Iterable[Cursor], why: str) -> None: ...
 
     def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, since: float) -> None:
-        """Record that the broker does not answer for these.  since: when it was asked."""
+        """Record that the broker does not answer for these partitions.  since: when the request was sent."""
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
-        """A broker answered for these, which are new to it or were lost."""
+        """Record that a broker answered for these partitions, which are new to it or were lost."""
 
 
 def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
@@ -93,10 +93,10 @@ def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """A fetch request that waits for its response.
+    """Fetch request that waits for its response.
 
-    cursors: with their epochs when it was sent; reserved, held: bytes of the budgets of their streams, by partition and
-    by group; behind: it asks for messages that the broker has.
+    cursors: with their epochs at the time of the request; reserved, held: bytes of their streams' budgets, by partition
+    and by group; behind: the broker has messages for it.
     """
 
     sent_at: float
@@ -117,7 +117,7 @@ class _Flight:
 
 
 class _Offers:
-    """What the cursors of one fetch may ask for, each of the budget of its stream."""
+    """Budgets for the cursors of one fetch, each from the budget of its stream."""
 
     def __init__(self) -> None:
         self._offers: dict[StreamBudget, Offer] = {}
@@ -152,16 +152,16 @@ class _Offers:
 
 
 class Fetcher:
-    """Fetches from one broker.
+    """Fetcher of one broker.
 
     finder           the leader finder
     located          called with cursors that started at an end of their log
     corrupt          corrupt.message.policy
     backoff_s        after an error of a partition
-    empty_backoff_s  after a fetch that brought nothing, where the broker answers at once
-    listener            asked where to go on for a position outside the log, in a greenlet of its own by `spawn`, so
+    empty_backoff_s  after an empty fetch, if the broker answers at once
+    listener         asked where to resume for a position outside the log, in a separate greenlet by `spawn`, so
                      that a slow listener does not delay the other partitions
-    warnings         about what topics hold that is not read; None: not probed
+    warnings         about data in topics that is not read; None: not probed
     committed        messages of transactions are read once they are committed (isolation.level read_committed)
     """
 
@@ -192,7 +192,7 @@ class Fetcher:
         self._dialect = dialect
         self._in_bytes = not dialect.offsets.count_messages
         self._plan = plan
-        self._busy: dict[TopicPartition, Cursor] = {}  # those that do not rest
+        self._busy: dict[TopicPartition, Cursor] = {}  # cursors that do not rest
         self._busy_changed = False
         self._resting = Resting(plan.min_bytes, self._stirred)
         self._quiet = QuietRows()
@@ -226,9 +226,9 @@ class Fetcher:
             if warnings is not None
             else None
         )
-        # Where nothing came at the last fetches, though the log continues: the position, and how many they were.
+        # After empty fetches although the log continues: the position, and the number of empty fetches.
         self._blanks: dict[TopicPartition, tuple[int, int]] = {}
-        self._asks_ends = False  # fetches do not have the ends of logs, so they are asked for
+        self._asks_ends = False  # fetches do not have the ends of logs, so they are requested separately
         self._flights: deque[_Flight] = deque()  # oldest first
         self._far = False
         self._unanswered: set[TopicPartition] = set()  # no response yet, since they were added or the broker was lost
@@ -257,14 +257,14 @@ class Fetcher:
         self._wake.set()
 
     def _stirred(self, cursor: Cursor) -> None:
-        """It rests no more."""
+        """Handle that a cursor no longer rests."""
         if self.cursors.get(cursor.tp) is cursor:
             self._busy[cursor.tp] = cursor
             self._busy_changed = True
             self.wake()
 
     def run(self) -> None:
-        """Fetch until it is ended from outside, or its streams are closed; no response of a broker ends it."""
+        """Fetch until stopped from outside, or until its streams are closed; no response of a broker ends it."""
         try:
             self._run()
         finally:
@@ -275,7 +275,7 @@ class Fetcher:
             self._wake.clear()
             began = now()
             try:
-                if not self._flights:  # they ask on the same connection
+                if not self._flights:  # positions are requested on the same connection
                     self._positions.locate()
                     self._positions.find_segments()
                     if (distance_s := self._not_before - now()) >= LEAST_DISTANCE_S:
@@ -294,10 +294,10 @@ class Fetcher:
                 self._give_up(list(self.cursors.values()), str(e))
                 self._wake.wait(timeout=IDLE_S)
             except Closed:
-                return  # the connector is shut down, and a response came all the same
+                return  # the connector was shut down before the response came
 
     def run_ends(self) -> None:
-        """Ask for the log ends that no fetch has sent for a while, until it is ended from outside."""
+        """Request the log ends that no fetch has sent for a while, until stopped from outside."""
         while True:
             sleep(ENDS_CHECK_S)
             began = now()
@@ -323,7 +323,7 @@ class Fetcher:
     # fetching -----------------------------------------------------------------------------------------------------
 
     def _fetch_once(self) -> bool:
-        """Send what may be sent, and receive one response.  False: nothing can be asked for now."""
+        """Send the requests that may be sent, and receive one response.  Return False if nothing can be fetched now."""
         self._send_some()
         if not self._flights:
             return False
@@ -337,7 +337,7 @@ class Fetcher:
         return True
 
     def _send_some(self) -> None:
-        """Ask for what the plan says, in two requests over a long link."""
+        """Send what the plan says, in two requests over a long link."""
         flying = {tp for flight in self._flights for tp in flight.cursors}
         if self._flights and not self._sends_another(flying):
             return
@@ -364,14 +364,14 @@ class Fetcher:
             self._send(began, asked, groups, held, alone=not self._flights)
 
     def _planned(self, began: float, flying: set[TopicPartition]) -> list[Asked]:
-        """What to ask for next, of busy partitions."""
+        """Return what to fetch next for busy partitions."""
         fetch_at = self._damage.fetch_at
         wanted = self._plan.next(self._budget.free, began, flying, _Offers())
         return [(tp, fetch_at(tp, position), size) for tp, position, size in wanted]
 
     def _sends_another(self, flying: set[TopicPartition]) -> bool:
-        """Whether to send a request behind the one in flight: the broker answers both at once, and nothing else has to
-        be asked on this connection."""
+        """True if a second request should be sent behind the one in flight: the broker answers both at once, and
+        nothing else needs this connection."""
         return (
             self._far
             and len(self._flights) < IN_FLIGHT
@@ -381,7 +381,7 @@ class Fetcher:
         )
 
     def _behind(self, tps: Iterable[TopicPartition]) -> bool:
-        """Whether the log of any of these is known to have messages that were not fetched."""
+        """True if the log of any of these is known to have messages that were not fetched."""
         for tp in tps:
             cursor = self.cursors.get(tp)
             if cursor is None or not cursor.fetchable or cursor.position is None:
@@ -399,8 +399,8 @@ class Fetcher:
         *,
         alone: bool,
     ) -> None:
-        """Send one request.  alone: no other is in flight beside it, so its response may be passed over where it says
-        the same as the one before."""
+        """Send one request.  alone: no other request is in flight, so its response may be skipped where it equals the
+        previous one."""
         cursors: dict[TopicPartition, tuple[Cursor, int]] = {}
         reserved: dict[StreamBudget, list[tuple[Holding, int]]] = {}
         for tp, _, size in asked:
@@ -412,7 +412,7 @@ class Fetcher:
         behind = self._behind(cursors)
         flight = _Flight(began, asked, cursors, groups, reserved, held or [], behind)
         try:
-            flight.link = self._links.link(self.broker, FETCH)  # others may ask meanwhile
+            flight.link = self._links.link(self.broker, FETCH)  # other greenlets may use it meanwhile
         except BaseException:
             flight.release()
             raise
@@ -431,13 +431,13 @@ class Fetcher:
         flight.link.send(request)
 
     def _abandon(self) -> None:
-        """No response comes any more to what is in flight."""
+        """Give up the requests in flight: no response comes any more."""
         while self._flights:
             self._flights.pop().release()
 
     def _received(self, flight: _Flight, reply: list[FetchedPartition], at: float) -> None:
         asked, groups, epochs = flight.asked, flight.groups, flight.cursors
-        reply = [fetched for fetched in reply if fetched.error != NOT_ANSWERED]  # the others are asked for next time
+        reply = [fetched for fetched in reply if fetched.error != NOT_ANSWERED]  # the others are requested next time
         self._heard(reply, groups, at)
         sizes = {tp: (position, size) for tp, position, size in asked}
         behind = brought = False
@@ -463,7 +463,7 @@ class Fetcher:
                 self._take(cursor, position, size, fetched, at)
         for tp, (cursor, epoch) in epochs.items() if self._quiet.passed else ():
             if tp.topic in self._quiet.passed and self.cursors.get(tp) is cursor and cursor.epoch == epoch:
-                end = cursor.high_watermark  # as the response before
+                end = cursor.high_watermark  # unchanged since the previous response
                 if not (cursor.closing or self._nothing_new(cursor, sizes[tp][0], end, at)):
                     self._take(cursor, *sizes[tp], FetchedPartition(tp, 0, end, NOTHING), at)
         if not self._dialect.waits_for_data and not brought:
@@ -478,17 +478,17 @@ class Fetcher:
         return self._dialect.requests.fetch_rows(self._dialect, wanted)
 
     def _wait_ms(self, at: float, busy: bool, groups: Sequence[Group]) -> int:
-        """How long the broker may wait for data: not where others have to be asked for before."""
+        """Return how long the broker may wait for data: no longer than until other requests are due."""
         if busy and self._plan.left_out:
             return 0
         due = self._resting.next_due() if busy and not groups else None
         return self._max_wait_ms if due is None else max(0, min(self._max_wait_ms, int((due - at) * 1000)))
 
     def _heard(self, reply: list[FetchedPartition], groups: Sequence[Group], at: float) -> None:
-        """A response came.  What is passed over in it was answered, too.
+        """Record that a response came, including partitions whose unchanged part was skipped.
 
-        A group whose topics it leaves out was not answered, as while we are over the broker's quota: then the ends of
-        its logs are asked for (Positions.update_old_ends), as of any partition that is not fetched.
+        A group whose topics it leaves out was not answered, such as while we are over the broker's quota: then the ends
+        of its logs are requested (Positions.update_old_ends), as for any partition that is not fetched.
         """
         if groups:
             topics = {fetched.tp.topic for fetched in reply} | self._quiet.passed
@@ -501,10 +501,11 @@ class Fetcher:
                 self._answered(group.cursors)
 
     def _take_rested(self, fetched: FetchedPartition, groups: Sequence[Group], at: float) -> None:
-        """What a response has of a partition that rests: most often nothing, beside others of its topic."""
+        """Handle the part of a response for a resting partition: usually it has nothing, or belongs to others of the
+        topic."""
         cursor = self.cursors.get(fetched.tp)
         if cursor is None or cursor.rest not in groups:
-            return  # it was not asked for, or changed while the broker waited
+            return  # it was not requested, or changed while the broker waited
         end = fetched.readable_end(self._committed)
         if not fetched.error and not len(fetched.buffer) and end == cursor.high_watermark:
             return
@@ -518,7 +519,8 @@ class Fetcher:
             self._take(cursor, position, group.asked_bytes, fetched, at)
 
     def _nothing_new(self, cursor: Cursor, position: int, end: int | None, at: float) -> bool:
-        """Of a partition without messages: the log ends where it was asked for, and nothing else is to be done."""
+        """Return True for a partition without messages if the log ends at its position, and nothing else has to be
+        done."""
         if end is None or not end == position == cursor.position or cursor.tp in self._blanks:
             return False
         if cursor.skips or self._damage.searching(cursor.tp):
@@ -531,8 +533,8 @@ class Fetcher:
         return True
 
     def _back_off(self, tps: Iterable[TopicPartition]) -> None:
-        """Leave these out for a while.  By the plan, not by sleeping: a fetch releases the bytes that it reserved,
-        which wakes this greenlet, and partitions that are added meanwhile need not wait."""
+        """Leave these partitions out for a while.  The plan does this instead of a sleep: a fetch releases the bytes
+        that it reserved, which wakes this greenlet, and partitions that are added meanwhile need not wait."""
         for tp in tps:
             self._plan.back_off(tp, now() + self._empty_backoff_s)
 
@@ -585,14 +587,14 @@ class Fetcher:
             cursor.park(EntryTooLarge(tp, position, scan.needed, most, size, helps, resume_at=resume_at, raw=raw))
 
     def _probe_of_converted(self) -> FormatProbe | None:
-        """The probe, where the broker may convert its log down for us."""
+        """Return the probe, if the broker may convert its log down for us."""
         return None if self._dialect.record_batches else self._probe
 
     def _empty(self, cursor: Cursor, position: int, size: int) -> None:
-        """Handle a fetch that brought nothing.  Where the log continues all the same, the partition is asked for first
-        next time; where that did not help either, or does nothing, the probe asks why.
+        """Handle an empty fetch.  If the log continues all the same, the partition comes first in the next request; if
+        that did not help, or cannot help, the probe looks for the reason.
 
-        Not at once: 0.8 sends the log's end as it is after it has read.
+        Not after the first empty fetch: 0.8 sends the log's end as it is after the read.
         """
         tp, end = cursor.tp, cursor.high_watermark
         at, times = self._blanks.pop(tp, (position, 0))
@@ -608,8 +610,7 @@ class Fetcher:
                 probe.blank(Blank(cursor, cursor.epoch, position, size))
 
     def _explained(self, blank: Blank, held: LogBatches) -> None:
-        """What is there where a fetch brought nothing: no messages, or a batch that is larger than what was asked
-        for."""
+        """Handle what the probe found where a fetch was empty: no messages, or a batch larger than the request."""
         cursor, tp, position = blank.cursor, blank.cursor.tp, blank.position
         if self.cursors.get(tp) is not cursor or cursor.epoch != blank.epoch or cursor.position != position:
             return
@@ -626,7 +627,7 @@ class Fetcher:
         self.wake()
 
     def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
-        """The entry at position is damaged, as a fetch or a reader found."""
+        """Handle that a fetch or a reader found the entry at position damaged."""
         times = self._damage.found(cursor, position, damage)
         if times:
             self._plan.back_off(cursor.tp, now() + self._backoff_s * 2**times)

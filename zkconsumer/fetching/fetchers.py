@@ -1,16 +1,16 @@
-"""Fetchers of a connector: one or some for each source broker, and the leader finder that assigns partitions to them.
+"""Fetchers of a connector: one or more for each source broker, and the leader finder that assigns partitions to them.
 
-A broker's fetchers (num.consumer.fetchers) have connections of their own, so that one sends its bytes while the request
-of another travels.  A partition belongs to the same one as long as the broker leads it (kafkawire.net.links.Pins, as
-of a producer's connections).
+A broker's fetchers (num.consumer.fetchers) have separate connections, so that one sends its bytes while the request of
+another travels.  A partition belongs to the same fetcher as long as the broker leads it (kafkawire.net.links.Pins, as
+for a producer's connections).
 
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
-another address.  Leaders are looked up by leaders.py, which may report when brokers change: a broker
-that vanished, or came back at another port, loses its cursors at once.
+another address.  leaders.py looks up leaders, and may report when brokers change: a broker that vanished, or came back
+at another port, loses its cursors at once.
 
-Every view that is read is compared with the leaders in use.  A leader that was replaced refuses fetches (6), unless it
-is cut off from the controller: then it does not know, and answers without an error.  A newer leader epoch in the view
-of another broker shows that.
+Every view that is read is compared with the leaders in use.  A replaced leader refuses fetches (6), unless it is cut
+off from the controller: then it does not know, and answers without an error.  A newer leader epoch in the view of
+another broker reveals this.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from zkconsumer.fetching.leaders import CurrentLeaders, NoLeader
 from zkconsumer.fetching.outages import Outages
 from zkconsumer.fetching.positions import ENDS, FETCH
 
-MAX_BACKOFF_S = 1.0  # between retries for one partition, however long its leader is away
-LASTING_BACKOFF_S = 5.0  # where there is no such partition
-CALM_S = 10.0  # a partition that was fetched for that long starts with the shortest backoff again
+MAX_BACKOFF_S = 1.0  # longest backoff for one partition, however long its leader is unreachable
+LASTING_BACKOFF_S = 5.0  # if there is no such partition
+CALM_S = 10.0  # a partition that was fetched for longer starts with the shortest backoff again
 REPORT_EVERY_S = 30.0
 
 
 class _Unassigned:
-    """A cursor that waits for its leader; due: when to look it up next."""
+    """Cursor that waits for its leader.  due: when to look it up next."""
 
     __slots__ = ("cursor", "due")
 
@@ -48,7 +48,7 @@ class _Unassigned:
 
 
 class Fetchers:
-    """All fetchers of one connector, in the event loop.
+    """Fetchers of one connector, in the event loop.
 
     make_fetcher(broker, finder, links) makes one.  per_broker: num.consumer.fetchers.
     """
@@ -74,9 +74,9 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int], tuple[Fetcher, list[Task]]] = {}  # by broker id and number
         self._outages = Outages(on_event)
         self._unassigned: dict[TopicPartition, _Unassigned] = {}
-        self._misses: dict[TopicPartition, tuple[int, float]] = {}  # how many in a row, and when the last one was
-        self._epochs: dict[TopicPartition, int] = {}  # the leader epoch by which each has its fetcher
-        self._reported: dict[TopicPartition, tuple[float, str]] = {}  # when last, and what
+        self._misses: dict[TopicPartition, tuple[int, float]] = {}  # misses in a row, and the time of the last one
+        self._epochs: dict[TopicPartition, int] = {}  # leader epoch by which each has its fetcher
+        self._reported: dict[TopicPartition, tuple[float, str]] = {}  # time and text of the last report
         self._wake = Event()
         self._stale = True  # brokers may have changed since the last lookup
         self._looked_up = 0.0
@@ -92,7 +92,7 @@ class Fetchers:
         self._wake.set()
 
     def remove(self, tps: Iterable[TopicPartition]) -> None:
-        """Fetch these no more.  A response in flight is thrown away."""
+        """Stop fetching these.  A response in flight is discarded."""
         for tp in tps:
             self._unassigned.pop(tp, None)
             self._misses.pop(tp, None)
@@ -103,12 +103,12 @@ class Fetchers:
                 fetcher.remove(tp)
 
     def wake(self) -> None:
-        """Bytes were released, or a partition may be fetched again."""
+        """Wake the fetchers: bytes were released, or a partition may be fetched again."""
         for fetcher, _ in self._fetchers.values():
             fetcher.wake()
 
     def refresh(self) -> None:
-        """Look the brokers up again: they have changed, or their watch was away for a while."""
+        """Look the brokers up again: they have changed, or their watch was interrupted."""
         self._stale = True
         self._wake.set()
 
@@ -119,7 +119,8 @@ class Fetchers:
         return None
 
     def find_leaders(self, cursors: Iterable[Cursor], why: str, lasting: bool = False) -> None:
-        """A fetcher cannot read these: look their leaders up, after a backoff.  lasting: report why once only."""
+        """Look up the leaders of cursors that a fetcher cannot read, after a backoff.  lasting: report why only
+        once."""
         for cursor in cursors:
             if cursor.closing:
                 continue
@@ -137,16 +138,16 @@ class Fetchers:
         self._wake.set()
 
     def lost(self, broker: Broker, tps: Iterable[TopicPartition], why: str, since: float) -> None:
-        """Record that the broker does not answer for these.  since: when it was asked."""
+        """Record that the broker does not answer for these partitions.  since: when the request was sent."""
         self._outages.lost(broker, [tp for tp in tps if not self._revoked(tp)], why, now(), since)
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
-        """A broker answered for these, which are new to it or were lost."""
+        """Record that a broker answered for these partitions, which are new to it or were lost."""
         self._outages.answered(tps, now())
 
     @property
     def outage(self) -> str:
-        """The brokers and leaders that cannot be reached, and since when; "": none."""
+        """Return the brokers and leaders that cannot be reached, and since when; "" if none."""
         return self._outages.summary(now())
 
     def _revoked(self, tp: TopicPartition) -> bool:
@@ -154,7 +155,8 @@ class Fetchers:
         return fetcher is None or fetcher.cursors[tp].closing
 
     def _report(self, tp: TopicPartition, why: str, lasting: bool = False) -> None:
-        """One line per partition and half a minute, however often its leader is looked up; of what lasts, one."""
+        """Report once per partition and half a minute, however often its leader is looked up; a lasting error only
+        once."""
         at, said = self._reported.get(tp, (float("-inf"), ""))
         if now() - at <= REPORT_EVERY_S or (lasting and said == why):
             return
@@ -175,13 +177,13 @@ class Fetchers:
                     if isinstance(e, WireError):  # no broker answers; an outage of ZooKeeper is reported by its session
                         self._outages.leaderless(tp, str(e), now())
                 self._outages.report_due(now())
-                self._wake.wait(timeout=MAX_BACKOFF_S)  # no source can be asked: what has a fetcher is still fetched
+                self._wake.wait(timeout=MAX_BACKOFF_S)  # no source can be asked: assigned partitions are still fetched
                 continue
             self._outages.report_due(now())
             self._wake.wait(timeout=self._next_due())
 
     def _next_due(self) -> float | None:
-        """Seconds until the next lookup is due."""
+        """Return the seconds until the next lookup is due."""
         due = [one.due for one in self._unassigned.values()]
         if self._source.refresh_s is not None:
             due.append(self._looked_up + self._source.refresh_s)
@@ -196,7 +198,7 @@ class Fetchers:
         if due or refresh:
             if (old and self._looked_up) or not self._misses.keys().isdisjoint(due):
                 self._source.doubt()
-            self._stale = False  # first: a change after the read sets it again
+            self._stale = False  # before the read, so that a later change sets it again
             try:
                 view = self._source.read(list(due), refresh)
             except BaseException:
@@ -218,7 +220,7 @@ class Fetchers:
                 self._close(key, f"{fetcher.broker} {how}")
 
     def _follow(self, view: ClusterView) -> None:
-        """Move partitions that another broker leads in a newer leader epoch.  Without epochs nothing tells which of two
+        """Move partitions that another broker leads in a newer leader epoch.  Without epochs it is unknown which of two
         views is older, so a difference moves nothing."""
         moved: dict[tuple[Broker, Broker], list[TopicPartition]] = {}
         for fetcher, _ in list(self._fetchers.values()):

@@ -1,21 +1,21 @@
-"""Fetch plan: what to ask a broker for next, so that everything asked for fits the free budget.  Pure.
+"""Fetch plan: decides what to fetch from a broker next, so that all requests fit the free budget.  Pure.
 
-A fetch of 0.8 knows a limit per partition only, so the sum of the limits is the bound.  The rules:
+A fetch of 0.8 only has a limit per partition, so the sum of the limits is the bound.  The rules:
 
-    turns     the partition that was asked for least recently comes first; before it one that got nothing though it
-              has messages: from 0.10.1 on only the first of a request gets an entry that is larger than its size
-    left out  a partition that is paused, parked or backing off, or holds its cap of undone bytes (one set may pass it)
-    size      fetch_bytes each, less where a cursor is throttled; when that does not fit, an even part of what is free,
-              but at least min_bytes; when not even that fits for all, fewer partitions are asked and the others come
+    turns     the least recently requested partition comes first; before it one that got nothing though it
+              has messages: since 0.10.1 only the first of a request gets an entry that is larger than its size
+    left out  a partition that is paused, parked or backing off, or holds its cap of undone bytes (a set may exceed it)
+    size      fetch_bytes each, less if a cursor is throttled; if that does not fit, an equal part of what is free,
+              but at least min_bytes; if not even that fits for all, fewer partitions are requested and the others come
               first next time
-    growth    up to 0.10.0 a message larger than what was asked for is asked for by its own size, or by twice the size
-              where that is not known, up to max_bytes, and this size is never cut; once it came the partition is back
-              to normal
-    saving    where a grown size does not fit, no partition after it is asked for, so that what is released goes to it;
-              for SAVE_S, as the shares let the others wait for it; then it backs off for REST_S: a slow neighbour that
-              holds the budget must not stop the rest
-    shares    what each may take beside the others, see shares.py.  Where that is less than min_bytes, a partition whose
-              turn it is is asked for what is left of its slot, after a moment
+    growth    up to 0.10.0 a message larger than the request is requested by its own size, or by twice the size
+              if that is unknown, up to max_bytes, and this size is never cut; once it came the partition returns
+              to the normal size
+    saving    if a grown size does not fit, no partition after it is requested, so that released bytes go to it.
+              This lasts for SAVE_S, while the shares let the others wait; then it backs off for REST_S: a slow
+              neighbour that holds the budget must not stop the rest
+    shares    what each may take when others need memory, see shares.py.  If that is less than min_bytes, a partition
+              whose turn it is requests what is left of its slot, after a moment
 """
 
 from __future__ import annotations
@@ -27,39 +27,38 @@ from kafkawire.model import TopicPartition
 from zkconsumer.fetching.shares import SAVE_S
 
 MIN_BYTES = 65536  # smaller sets cost more in requests than they save in memory
-SHORT_S = 0.02  # memory is short for all, for so long: each may take its slot
-DENIED_S = 0.1  # .. or for one alone, because it waits, or others are quicker
+SHORT_S = 0.02  # all are short of memory for this long: each may take its slot
+DENIED_S = 0.1  # one alone is denied for this long, because it waits, or others are quicker
 REST_S = 5.0
 
 Asked = tuple[TopicPartition, int, int]  # partition, position, size
 
 
 class Fetchable(Protocol):
-    """What a plan has to know of a cursor."""
+    """Interface of a cursor, as far as a plan needs it."""
 
     @property
     def tp(self) -> TopicPartition: ...
 
     @property
     def position(self) -> int | None:
-        """Where to read on; None while it is not known."""
+        """Return the offset to resume at, or None while it is unknown."""
 
     @property
     def buffered_bytes(self) -> int:
-        """Fetched and not done."""
+        """Return the bytes fetched and not done."""
 
     @property
     def fetchable(self) -> bool:
-        """Neither paused nor parked nor about to be revoked."""
+        """True if it is neither paused nor parked nor about to be revoked."""
 
     @property
     def fetch_limit(self) -> int | None:
-        """Bytes to ask for at most, where it is throttled; a message that is larger is asked for all the same."""
+        """Return the maximum of bytes per fetch if it is throttled; a larger message is still fetched whole."""
 
 
 class Offers(Protocol):
-    """What the cursors of a plan may ask for beside each other: an Offer (shares.py) of the budget that each belongs
-    to."""
+    """Budgets for the cursors of a plan: an Offer (shares.py) from the budget that each belongs to."""
 
     def room(self, cursor: Any) -> int: ...
     def grant(self, cursor: Any, size: int) -> None: ...
@@ -70,7 +69,7 @@ class Offers(Protocol):
 
 
 class Unshared:
-    """No shares: each may take what is free."""
+    """Budget without shares: each cursor may take what is free."""
 
     def __init__(self, free_bytes: int) -> None:
         self._free = free_bytes
@@ -89,17 +88,17 @@ class Unshared:
         return True
 
     def save(self, cursor: Fetchable, size: int) -> None:
-        """Nobody else asks."""
+        """Do nothing: there are no other cursors."""
 
     def spent(self, least: int) -> bool:
         return self._free < least
 
 
 class FetchPlan:
-    """The partitions fetched by one greenlet: those of one broker, or of all.
+    """Plan for the partitions fetched by one greenlet: those of one broker, or of all.
 
-    fetch_bytes: the usual size asked for (fetch.message.max.bytes); max_bytes: how far it may grow for one message;
-    cap_bytes: undone bytes with which a partition is left out, None for two fetches.
+    fetch_bytes: the normal request size (fetch.message.max.bytes); max_bytes: how far it may grow for one message;
+    cap_bytes: undone bytes at which a partition is left out, None for two fetches.
     """
 
     def __init__(
@@ -116,14 +115,14 @@ class FetchPlan:
         self._cursors: dict[TopicPartition, Fetchable] = {}  # least recently asked first
         self._until: dict[TopicPartition, float] = {}  # backing off
         self._grown: dict[TopicPartition, int] = {}
-        self._small: dict[TopicPartition, int] = {}  # how much less than min_bytes is enough at least
-        self._denied: dict[TopicPartition, float] = {}  # since when it is its turn, and there is no room
-        self._short_since: float | None = None  # since when there is no room for any
+        self._small: dict[TopicPartition, int] = {}  # least number of bytes to request, if less than min_bytes
+        self._denied: dict[TopicPartition, float] = {}  # since when it is its turn without free memory
+        self._short_since: float | None = None  # since when there is no free memory for any
         self._saving: tuple[TopicPartition, float] | None = None  # for which partition, until when
-        self.left_out = 0  # of the newest fetch: partitions that wait for their turn alone
+        self.left_out = 0  # in the latest fetch: partitions that only wait for their turn
 
     def follow(self, cursors: Iterable[Fetchable]) -> None:
-        """Plan for these from now on; the order of turns stays."""
+        """Plan for these partitions from now on; the order of turns stays."""
         now_there = {cursor.tp: cursor for cursor in cursors}
         kept = {tp: now_there[tp] for tp in self._cursors if tp in now_there}
         self._cursors = {**kept, **now_there}
@@ -135,9 +134,9 @@ class FetchPlan:
     def next(
         self, free_bytes: int, now: float, but: Collection[TopicPartition] = (), offers: Offers | None = None
     ) -> list[Asked]:
-        """(partition, position, size) of the next fetch; the sizes together are at most free_bytes.
+        """Return (partition, position, size) for the next fetch; the sizes together are at most free_bytes.
 
-        but: partitions that a fetch in flight asks for.  offers: their shares; None: each may take what is free.
+        but: partitions in a fetch that is in flight.  offers: their shares; None: each may take what is free.
         """
         offers = Unshared(free_bytes) if offers is None else offers
         least = self.min_bytes
@@ -146,7 +145,7 @@ class FetchPlan:
         with_room = sum(room >= least for room in rooms)
         even = max(least, min(self.fetch_bytes, min(free_bytes, max(rooms, default=0)) // (with_room or 1)))
         asked: list[Asked] = []
-        full = 0  # asked for as much as they may
+        full = 0  # number that requested as much as they may
         for cursor, room in zip(ready, rooms, strict=True):
             if free_bytes <= 0:
                 break
@@ -183,15 +182,15 @@ class FetchPlan:
             self._short_since = now
         self.left_out = max(0, with_room - full)
         for tp, _, _ in asked:
-            self._cursors[tp] = self._cursors.pop(tp)  # to the end of the turn
+            self._cursors[tp] = self._cursors.pop(tp)  # to the end of the turns
             self._denied.pop(tp, None)
             if self._saving is not None and self._saving[0] == tp:
                 self._saving = None
         return asked
 
     def _may_take_slot(self, tp: TopicPartition, now: float) -> bool:
-        """Whether to ask for its slot alone: small sets cost more, so where memory is only short for a moment it waits
-        for its turn."""
+        """True if it may request its slot alone.  Small sets cost more, so if memory is only short for a moment it
+        waits for its turn."""
         if self._short_since is not None and now >= self._short_since + SHORT_S:
             return True
         return now >= self._denied.setdefault(tp, now) + DENIED_S
@@ -205,7 +204,7 @@ class FetchPlan:
         )
 
     def _saves_for(self, tp: TopicPartition, now: float) -> bool:
-        """Whether the others wait for tp; one at a time."""
+        """True if the others wait for tp; one at a time."""
         if self._saving is None or self._saving[0] not in self._cursors:
             self._saving = (tp, now + SAVE_S)
         whose, until = self._saving
@@ -223,31 +222,33 @@ class FetchPlan:
             self._until[tp] = until
 
     def hurry(self, tp: TopicPartition) -> None:
-        """Ask for it first next time."""
+        """Request it first next time."""
         if tp in self._cursors:
             self._cursors = {tp: self._cursors[tp], **self._cursors}
 
     def too_small(self, tp: TopicPartition, asked: int, needed: int) -> bool:
-        """A fetch of `asked` bytes held no complete message; `needed` is the size of the first one, 0 where unknown.
+        """Handle a fetch of `asked` bytes without a complete message; `needed` is the size of the first one, 0 if
+        unknown.
 
-        True: more is asked for next time.  False: it is larger than max_bytes: the partition has to be parked.
+        Return True if more is requested next time, or False if it is larger than max_bytes, so that the partition must
+        be parked.
         """
         if max(needed, asked + 1) > self.max_bytes:
             return False
         if max(needed, asked + 1) <= self.min_bytes:
-            self._small[tp] = needed or 2 * asked  # it rested, or had its slot alone, and was asked for little
+            self._small[tp] = needed or 2 * asked  # it rested, or had its slot alone, so the request was small
             return True
-        # Where enough was asked for and did not come, needed cannot be trusted.
+        # If the request was large enough and it did not come, needed cannot be trusted.
         self._grown[tp] = min(self.max_bytes, needed if needed > asked else 2 * asked)
         return True
 
     def whole(self, tp: TopicPartition) -> None:
-        """A complete message came: ask for the usual size again."""
+        """Return to the normal size, because a complete message came."""
         self._grown.pop(tp, None)
         self._small.pop(tp, None)
 
     def wake_at(self, now: float) -> float | None:
-        """When the next partition that backs off, or waits for memory, is due; None: none does."""
+        """Return when the next partition that backs off, or waits for memory, is due; None if none does."""
         due = [at for at in self._until.values() if at > now]
         if self._short_since is not None:
             due.append(self._short_since + SHORT_S)

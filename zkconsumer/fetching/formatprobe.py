@@ -1,14 +1,15 @@
-"""Format probe: what a source log holds that a fetch in an older format does not show, asked in its own (0.11 on).
+"""Format probe: finds data in a source log that a fetch in an older format does not show, by a request of 0.11 and
+later.
 
-Only where a broker is spoken to as a release before record batches, because an option says so.
+Used only if brokers are read as a release before record batches, because an option says so.
 
-    samples   of each topic now and then the batches where a fetch began: headers and transactions are reported once
-              a topic
-    blanks    a position where a fetch brings nothing though the log continues: there is an entry without a message
+    samples   for each topic at intervals, the batches where a fetch began: headers and transactions are reported once
+              per topic
+    blanks    an offset where a fetch is empty though the log continues: the entry there has no message
               (the end of a transaction), or is a batch larger than the fetch, for which Kafka 3.x sends nothing at all
 
-A broker is asked first, once, which requests it takes; one before 0.11 is asked nothing more.  Probes have connections
-of their own beside the fetches, and only warnings depend on a sample.
+A broker is asked first, once, which requests it accepts; one before 0.11 is not probed.  Probes have separate
+connections, and a sample only affects warnings.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from zkconsumer.refusals import OWN_RELEASE
 log = logging.getLogger(__name__)
 
 PURPOSE = "record batches"
-SAMPLE_S = 60.0  # between two samples of a topic
-SAMPLE_BYTES = 16384  # of a partition: a batch of a producer by default; the first one of a request comes whole anyway
-SAMPLES = 64  # partitions in a request
-RETRY_S = 10.0  # backoff before a broker that did not answer is asked again
+SAMPLE_S = 60.0  # interval between two samples of a topic
+SAMPLE_BYTES = 16384  # per partition: a producer's default batch; the first one of a request comes whole anyway
+SAMPLES = 64  # partitions per request
+RETRY_S = 10.0  # backoff before a silent broker is asked again
 HEADERS, TRANSACTIONS = "headers", "transactions"
 WHAT = {
     HEADERS: "its messages have headers, which are not read: they come without them",
@@ -46,12 +47,12 @@ WHAT = {
 
 
 def unread(release: str) -> str:
-    """Why it is so where brokers are spoken to as this release, and what helps."""
-    return f"they are in record batches, which Kafka {release} has not, as which it is read: {OWN_RELEASE}"
+    """Return why it is not read if brokers are read as this release, and what helps."""
+    return f"they are in record batches, and it is read as Kafka {release}, which has none: {OWN_RELEASE}"
 
 
 class FormatWarnings:
-    """Warnings about formats, each once; one object for all fetchers of a connector.  speaks: the dialect of its
+    """Warnings about formats, each logged once; one object for all fetchers of a connector.  speaks: the dialect of its
     brokers."""
 
     def __init__(self, on_event: OnEvent, speaks: Dialect) -> None:
@@ -61,8 +62,8 @@ class FormatWarnings:
         self._reported_release = False
 
     def supports(self, broker: Broker, ranges: Mapping[int, tuple[int, int]]) -> None:
-        """The versions that a broker takes: it may have timestamps that we do not ask for, as it is read as an older
-        one."""
+        """Check the API versions of a broker: its messages may have timestamps that are lost when it is read as an
+        older release."""
         if not ranges or self._speaks.magic >= 1 or self._reported_release:
             return
         self._reported_release = True
@@ -71,7 +72,7 @@ class FormatWarnings:
         self._on_event(ConsumerEvent("release", f"{text}: they come without; set kafka.version to {found}"))
 
     def report(self, topic: str, what: str) -> None:
-        """what: HEADERS or TRANSACTIONS."""
+        """Report HEADERS or TRANSACTIONS of a topic."""
         reported = self._reported.setdefault(topic, set())
         if what not in reported:
             reported.add(what)
@@ -79,12 +80,12 @@ class FormatWarnings:
             self._on_event(ConsumerEvent("format", text))
 
     def complete(self, topic: str) -> bool:
-        """Everything was reported for it."""
+        """True if everything was reported for the topic."""
         return len(self._reported.get(topic, ())) == len(WHAT)
 
 
 class Blank(NamedTuple):
-    """A fetch of asked_bytes that brought nothing at a position before the high watermark."""
+    """Fetch of asked_bytes that was empty at a position before the high watermark."""
 
     cursor: Cursor
     epoch: int
@@ -93,14 +94,14 @@ class Blank(NamedTuple):
 
 
 def features_of(batches: tuple[RecordBatch, ...]) -> set[str]:
-    """The features (keys of WHAT) that some batches have."""
+    """Return the features (keys of WHAT) that some batches have."""
     found = {HEADERS} if any(batch.headers for batch in batches) else set()
     return found | ({TRANSACTIONS} if any(batch.transactional or batch.control for batch in batches) else set())
 
 
 class FormatProbe:
-    """The probe of one fetcher, in the event loop.  explained(blank, held): what is there where a fetch brought
-    nothing."""
+    """Probe of one fetcher, in the event loop.  explained(blank, held): called with what the log holds where a fetch
+    was empty."""
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class FormatProbe:
         self._warnings = warnings
         self._spawn = spawn
         self._explained = explained
-        self._takes: bool | None = None  # whether the broker answers such requests; None: not asked yet
+        self._takes: bool | None = None  # whether the broker accepts such requests; None: not asked yet
         self._asked_at = float("-inf")
         self._samples: dict[TopicPartition, int] = {}
         self._sampled_at: dict[str, float] = {}  # by topic
@@ -124,7 +125,7 @@ class FormatProbe:
         self._running = False
 
     def fetched(self, tp: TopicPartition, position: int) -> None:
-        """A fetch at this position brought messages."""
+        """Handle that a fetch at this position brought messages."""
         at = now()
         if self._takes is False or at - self._sampled_at.get(tp.topic, float("-inf")) < SAMPLE_S:
             return
@@ -134,13 +135,13 @@ class FormatProbe:
             self._begin()
 
     def blank(self, blank: Blank) -> None:
-        """A fetch brought nothing, and not for the first time there."""
+        """Handle a repeated empty fetch."""
         if self._takes is not False:
             self._blanks[blank.cursor.tp] = blank
             self._begin()
 
     def transactions(self, topic: str) -> None:
-        """A fetch showed that the broker leaves the ends of transactions out."""
+        """Handle that a fetch showed that the broker leaves the ends of transactions out."""
         self._warnings.report(topic, TRANSACTIONS)
 
     def _begin(self) -> None:
@@ -169,14 +170,14 @@ class FormatProbe:
             self._links.drop(self._broker, PURPOSE)
 
     def _once(self, request: Request[Fields]) -> Fields:
-        """On a connection of its own: an old broker may close it."""
+        """Call the broker on a separate connection: an old broker may close it."""
         try:
             return self._links.call(self._broker, PURPOSE, request)
         finally:
             self._links.drop(self._broker, PURPOSE)
 
     def _probe_blanks(self) -> None:
-        """One at a time, so that a first batch comes however large it is."""
+        """Probe blanks one at a time, so that a first batch comes however large it is."""
         blanks, self._blanks = self._blanks, {}
         for tp, blank in blanks.items():
             held = self._held([(tp, blank.position, SAMPLE_BYTES)]).get(tp)
@@ -189,7 +190,7 @@ class FormatProbe:
         if wanted:
             for tp, held in self._held(wanted).items():
                 if error_info(held.error).passes:
-                    self._sampled_at.pop(tp.topic, None)  # the next fetch that brings messages asks again
+                    self._sampled_at.pop(tp.topic, None)  # the next fetch that brings messages samples again
                 self._report(tp, held)
 
     def _held(self, wanted: list[tuple[TopicPartition, int, int]]) -> dict[TopicPartition, LogBatches]:

@@ -1,8 +1,8 @@
-"""Where a consumer looks leaders up: the sources of kafkawire.cluster, and how each is kept current.
+"""Sources of leaders for a consumer: those of kafkawire.cluster, and how each is kept current.
 
 WatchedLeaders     ZooKeeper through the session of a member; a watch on /brokers/ids reports changes
-RefreshedLeaders   Metadata responses, read again now and then, of another broker each time: nothing reports brokers
-                   that come, go or move, and leaders that do
+RefreshedLeaders   Metadata responses, read again at intervals, from another broker each time: nothing reports brokers
+                   that come, go or move, or moved leaders
 ConstantLeaders    the brokers of broker.list (0.7): nothing is looked up, nothing changes
 """
 
@@ -25,20 +25,20 @@ REFRESH_S = 60.0
 
 
 class CurrentLeaders(LeaderSource, Protocol):
-    """A source that is kept current.  refresh_s: read again after so long; None: changes are reported (`watch`)."""
+    """Source that is kept current.  refresh_s: interval between reads; None: changes are reported (`watch`)."""
 
     refresh_s: float | None
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """From the next read on, changed() is called when brokers come, go or move."""
+        """Call changed() when brokers come, go or move; begins with the next read."""
 
     def doubt(self) -> None:
-        """What was read last may be old: begin the next read elsewhere, if there are several places to read."""
+        """Mark the last result as possibly old: the next read begins with another broker, if there are several."""
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
-        """All brokers, and these partitions at least; a broker that is not in it is gone.
+        """Return all brokers, and at least these partitions; a broker that is missing is gone.
 
-        refresh: what is watched may have been missed.  Raises ConsumerError or WireError while nothing can be read.
+        refresh: a watched change may have been missed.  Raises ConsumerError or WireError while nothing can be read.
         """
 
 
@@ -51,13 +51,13 @@ class WatchedLeaders(ZookeeperLeaders):
         self._on_event = on_event
         self._changed: Callable[[], None] = lambda: None
         self._saw_brokers: bool | None = None  # None: not read yet
-        self._watch = self._touched  # one object: kazoo recognises by it a watch that it has already
+        self._watch = self._touched  # always the same object, by which kazoo recognises a watch that it already has
 
     def watch(self, changed: Callable[[], None]) -> None:
         self._changed = changed
 
     def doubt(self) -> None:
-        """ZooKeeper is one place."""
+        """Do nothing: ZooKeeper is the only source."""
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         if refresh:
@@ -72,7 +72,8 @@ class WatchedLeaders(ZookeeperLeaders):
             self._changed()
 
     def _report_brokers(self, there: bool) -> None:
-        """Once each time there are none: at the start that is mostly a wrong chroot, later all of them are down."""
+        """Report each time that no brokers are registered: at the start usually a wrong chroot, later all of them are
+        down."""
         if not there and self._saw_brokers is not False:
             at = self._session.connect
             text = f"no brokers are registered under {at if '/' in at else at + '/'}"
@@ -86,7 +87,7 @@ class RefreshedLeaders(MetadataLeaders):
     _metadata: MetadataSource
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Nothing reports changes: refresh_s."""
+        """Do nothing: changes are not reported but read every refresh_s."""
 
     def doubt(self) -> None:
         self._metadata.turn()
@@ -99,10 +100,10 @@ class ConstantLeaders(ListedLeaders):
     refresh_s: float | None = None
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Nothing changes."""
+        """Do nothing: the list does not change."""
 
     def doubt(self) -> None:
-        """The list is one place."""
+        """Do nothing: the list is the only source."""
 
     def read(self, tps: Collection[TopicPartition] | None, refresh: bool = False) -> ClusterView:
         return super().read(tps)

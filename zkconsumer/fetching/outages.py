@@ -1,11 +1,11 @@
 """Outages of the source cluster: partitions that cannot be read, by broker; reported when one begins and ends.
 
     lost         a broker closed its connection, refused one, or does not answer: an outage at once
-    leaderless   a partition has no leader: an outage once that lasts GRACE_S, because an election takes a moment
+    leaderless   a partition has no leader: an outage after GRACE_S, because an election takes a moment
     answered     a broker answered for a partition: with the last one of an outage the outage is over
 
 However many partitions an outage has, and however often they are tried, it is one event at each end.  A partition
-belongs to one outage: where its broker died and it then has no leader, that is still the outage of the broker.  Pure.
+belongs to one outage: if its broker died and it then has no leader, that is still the outage of the broker.  Pure.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from kafkawire.model import Broker, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 
 GRACE_S = 2.0
-NO_LEADER = -1  # the outage of partitions whose broker is not known; no broker of a cluster has that id
+NO_LEADER = -1  # key for partitions whose broker is unknown; no broker of a cluster has that id
 
 
 @dataclass(slots=True)
 class Outage:
-    """what: the broker, or "" where partitions have no leader; reported: the event of its beginning was sent.
+    """An outage.  what: the broker, or "" if partitions have no leader; reported: the event of its beginning was sent.
 
     partitions: each with the last reason.
     """
@@ -34,7 +34,7 @@ class Outage:
 
     @property
     def why(self) -> str:
-        """The reason, with the broker or the first partition."""
+        """Return the reason, with the broker or the first partition."""
         tp = min(self.partitions, key=lambda tp: (tp.topic, str(tp.partition).zfill(10)))
         begins, said = self.what or str(tp), self.partitions[tp]
         return said if said.startswith(begins) else f"{begins}: {said}"
@@ -45,18 +45,18 @@ class Outage:
 
 
 class Outages:
-    """The outages of one connector.  Times are seconds of a monotonic clock."""
+    """Outages of one connector.  Times are seconds of a monotonic clock."""
 
     def __init__(self, on_event: OnEvent) -> None:
         self._on_event = on_event
         self._outages: dict[int, Outage] = {}  # by broker id
-        self._blamed: dict[TopicPartition, int] = {}  # the broker whose outage a partition belongs to
+        self._blamed: dict[TopicPartition, int] = {}  # broker whose outage a partition belongs to
 
     def lost(
         self, broker: Broker, tps: Iterable[TopicPartition], why: str, at: float, since: float | None = None
     ) -> None:
-        """Record that the broker of these partitions cannot be reached.  since: when the request was sent that got no
-        response; None: at this moment."""
+        """Record that the broker of these partitions cannot be reached.  since: when the unanswered request was sent;
+        None for now."""
         for tp in tps:
             if self._blamed.get(tp) != broker.id:
                 self._drop(tp, at)
@@ -68,17 +68,17 @@ class Outages:
             self._begin(lost)
 
     def leaderless(self, tp: TopicPartition, why: str, at: float) -> None:
-        """The partition has no leader that can be reached."""
+        """Record that the partition has no leader that can be reached."""
         if self._blamed.setdefault(tp, NO_LEADER) == NO_LEADER:
             self._outages.setdefault(NO_LEADER, Outage("", at)).partitions[tp] = why
 
     def answered(self, tps: Iterable[TopicPartition], at: float) -> None:
-        """A broker answered for these."""
+        """Record that a broker answered for these partitions."""
         for tp in tps:
             self._drop(tp, at)
 
     def forget(self, tps: Iterable[TopicPartition], at: float) -> None:
-        """These are not read any more."""
+        """Forget partitions that are not read any more."""
         for tp in tps:
             self._drop(tp, at, "; the last of its partitions is not read here any more")
 
@@ -89,7 +89,7 @@ class Outages:
                 self._begin(outage)
 
     def summary(self, at: float) -> str:
-        """The outages that were reported and are not over, for a status line; "": none."""
+        """Return the reported outages that are not over, for a status line; "" if none."""
         return "; ".join(
             f"{outage.why} (for {at - outage.since:.0f} s, {outage.count})"
             for outage in self._outages.values()

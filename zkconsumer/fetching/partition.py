@@ -1,50 +1,51 @@
-"""A partition's life, from its claim to its last commit: what is fetched, delivered, done, and may be committed.  Pure.
+"""Partition: the state machine of one owned partition, from its claim to its last commit.  It decides what is fetched,
+delivered and done, and what may be committed.  Pure.
 
     actions = partition.<event>(...)
 
-A state machine without clock, lock, queue or socket: `now` comes in with the events that need it, and what has to
-happen outside comes back as actions.  Questions (committable, drained, may_deliver, lag ..) change nothing, however
-often they are asked.  Threads reach it through one lock: that of its cursor (cursor.py).
+A state machine without clock, lock, queue or socket: `now` comes in with the events that need it, and work outside
+comes back as actions.  Queries (committable, drained, may_deliver, lag ..) change nothing, however often they are
+called.  Threads use it through one lock: that of its cursor (cursor.py).
 
     position     the next one to fetch              >=
     delivered    sets that a stream gave its user   >=
-    committable  everything before it is done       >=  committed, what the offset store has
+    committable  everything before it is done       >=  committed, the offset in the store
 
 The state is the first of these that applies:
 
     state        why                                              fetched   delivered          counts, is committed
-    closed       released or lost; nothing leads out of it        no        no                 no
+    closed       released or lost; final state                    no        no                 no
     revoking     about to be released; leads to closed only       no        (1)                yes
     paused       by the program                                   no        no                 yes
     withheld     something was due and not delivered (2)          no        no                 yes
     parked       a message can never be delivered, or stored      no        what comes before  yes, up to there
     waiting      no broker leads it                               no        yes                yes
-    locating     its position is not known: the leader is asked   no        yes                yes (3)
-    throttled    no bytes may be asked for                        no        yes                yes
+    locating     its position is unknown: ask the leader          no        yes                yes (3)
+    throttled    no bytes may be requested                        no        yes                yes
     fetching                                                      yes       yes                yes
 
-    (1) only the rest of a set that was committed before it was delivered: nobody else would
+    (1) only the rest of a set that was committed before its delivery: no other member would deliver it
     (2) the lease was over, a message was damaged, a commit failed: fetched again by refetch_withheld()
-    (3) not while it goes back: its log was cut, so these offsets are of messages that the log does not hold any more
+    (3) not while it goes back: its log was cut, so these offsets belong to messages that the log has lost
 
-What happens, by method:
+Events, by method:
 
     fetched  taken  commit_ended  iterated  ended           a set: in the queue, at its stream, in its reader
     given_back                                              .. its stream could not hand it out
-    ticket  ticket_done  ticket_reached  ticket_cut         what was delivered is acknowledged, in any order
+    ticket  ticket_done  ticket_reached  ticket_cut         delivered messages are acknowledged, in any order
     ticket_failed  ticket_dropped  may_send                 .. or cannot be; a sender asks whether it still may
-    reset_to  seek_start  refetch  refetch_withheld         it is read on from elsewhere, or from where it stopped
+    reset_to  seek_start  refetch  refetch_withheld         it resumes elsewhere, or where it stopped
     refuse_position  relocate  go_back                      its log does not hold the position (any more)
     skip_to  pass_skips  damaged  park  unpark              something in the log cannot be read
     pause  resume  throttle  lead                           the program and the cluster stop and start it
     revoke  close                                           it is given away
 
-`epoch` counts how often what was fetched became worthless (a reset, a refetch): a set of an older epoch is never
-delivered.  A reset also begins a new Progress, so what is delivered does not count any more; a refetch keeps it.
+`epoch` counts how often the fetched sets became invalid (a reset, a refetch): a set of an older epoch is never
+delivered.  A reset also begins a new Progress, so that delivered sets do not count any more; a refetch keeps it.
 
-A position that the broker refuses (OffsetOutOfRange) makes nothing worthless: what was fetched may be held by no log
-any more.  So all of it is delivered and done as before, and the position alone moves: again to the same offset, over a
-gap (as over a skip), or back, once everything that was fetched is done.
+A position that the broker refuses (OffsetOutOfRange) invalidates nothing: the log may have lost the fetched messages.
+So all of them are delivered and done as before, and only the position moves: to the same offset again, over a gap (as
+over a skip), or back, once everything that was fetched is done.
 """
 
 from __future__ import annotations
@@ -74,28 +75,28 @@ class State(enum.Enum):
 
 S = State
 ENDING = {S.CLOSED, S.REVOKING}
-MAY_FETCH = {S.WAITING, S.LOCATING, S.FETCHING}  # once it has a leader and a position
-DELIVERS = {S.WAITING, S.LOCATING, S.THROTTLED, S.FETCHING}  # all of the epoch; parked and revoking: see may_deliver
+MAY_FETCH = {S.WAITING, S.LOCATING, S.FETCHING}  # states that fetch once it has a leader and a position
+DELIVERS = {S.WAITING, S.LOCATING, S.THROTTLED, S.FETCHING}  # sets of the epoch; parked and revoking: see may_deliver
 
 
 class Withheld(enum.IntEnum):
-    """What was due and is not delivered; a larger one includes those before."""
+    """Reason why something is due and not delivered; a larger value includes the smaller ones."""
 
     NOTHING = 0
     BY_PAUSE = 1  # fetched again at resume()
     DUE = 2
-    BY_SENDER = 3  # a sender dropped something because the lease was over: only what is done counts
+    BY_SENDER = 3  # a sender dropped messages because the lease was over: only what is done counts
 
 
 class Do(enum.Enum):
     LOCATE = "locate"
-    FETCH = "fetch from"  # at
-    QUEUE = "queue"  # fetched; None: the set of the event
-    DISCARD = "discard queued"  # what is in the queue of its stream: each comes back by taken()
+    FETCH = "fetch from"  # from `at`
+    QUEUE = "queue"  # the fetched set; None: the set of the event
+    DISCARD = "discard queued"  # the sets in the queue of its stream; each comes back by taken()
     DELIVER = "deliver"  # the set of the event
-    COMMIT = "commit"  # at; then commit_ended()
+    COMMIT = "commit"  # up to `at`; then commit_ended()
     RAISE = "raise"  # the failure of the set of the event, to the reader
-    GIVE_BACK = "give back"  # at: bytes of the memory budget
+    GIVE_BACK = "give back"  # `at` is a number of bytes of the memory budget
 
 
 class Action(NamedTuple):
@@ -123,10 +124,10 @@ def _fetch(position: int) -> Action:
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Why and how a position has to be looked up.
+    """Lookup of a position, with its reason.
 
-    out_of_range: the committed offset, which cannot be used.  former: why not: it is of an earlier topic
-    (FormerOffset.reason), so it does not count even where it lies inside the log.
+    out_of_range: the committed offset, which cannot be used.  former: the reason, if it belongs to an earlier topic
+    (FormerOffset.reason), so that it does not count even if it is inside the log.
     """
 
     reset: str
@@ -136,10 +137,10 @@ class Seek:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reset:
-    """A start that auto.offset.reset or the listener chose; each reset is an object of its own.
+    """Start that auto.offset.reset or the listener chose; each reset is a separate object.
 
-    to: where reading starts.  wanted: the position that it replaces; None: nothing was committed.  former: the position
-    that it replaces is of an earlier topic.
+    to: where reading starts.  wanted: the position that it replaces; None if nothing was committed.  former: that
+    position belongs to an earlier topic.
     """
 
     to: int
@@ -147,10 +148,10 @@ class Reset:
     former: bool = False
 
     def sets_back(self, same_topic: bool) -> bool:
-        """Whether offsets from `to` on may hold other messages than those that were read there before.
+        """True if offsets from `to` onwards may hold other messages than those read there before.
 
-        same_topic: what was read before is known to be of the topic of today.  A start that is no lower than the wanted
-        position is a gap: the log lost its oldest messages, and the rest is what it was.
+        same_topic: the messages read before are known to be from today's topic.  If the start is not lower than the
+        wanted position, the log only lost its oldest messages, and the rest is unchanged.
         """
         if self.wanted is None or self.former:
             return not same_topic
@@ -158,9 +159,9 @@ class Reset:
 
 
 class FetchedSet:
-    """A fetched message set on its way through the partition; nbytes count until it is done or dropped.
+    """Fetched message set on its way through the partition; nbytes count until it is done or dropped.
 
-    failure: raised in its place; then it is empty.  A set that is iterated message by message has one ticket
+    failure: raised instead; then the set is empty.  A set that is iterated message by message has one ticket
     (set_ticket), and its reader moves delivered_to and done_to, which only grow:
 
         delivered_to   the end of the message that the user has, or is about to get
@@ -196,19 +197,19 @@ class FetchedSet:
         self.set_ticket: DeliveryTicket | None = None
 
     def acked(self, resume_at: int) -> None:
-        """A message of it was acknowledged, and with it those before: each was delivered before it, and its user asked
-        for the next one."""
+        """Acknowledge a message and those before it: each was delivered before it, and its user asked for the
+        next one."""
         if resume_at > self.acked_to:
             self.acked_to = resume_at
 
     @property
     def reached(self) -> int:
-        """Everything of it before this position is done, or has tickets of its own."""
+        """Return the offset before which everything of it is done, or has tickets of its own."""
         return max(self.done_to, self.acked_to)
 
     @property
     def idle(self) -> bool:
-        """All that was delivered of it is done."""
+        """True if everything that was delivered of it is done."""
         return not self.committed_first and self.reached >= self.delivered_to
 
     def __repr__(self) -> str:
@@ -216,11 +217,12 @@ class FetchedSet:
 
 
 class Partition:
-    """One owned partition, from its claim on.
+    """One owned partition, from its claim onwards.
 
-    lease    how long we may believe that it is ours
-    reset    where to start when no position was ever committed
-    owner    where its tickets report to: its cursor; None: to their Progress, and whoever runs this passes reports on
+    lease    how long we may assume that it is ours
+    reset    where to start if no offset was ever committed
+    owner    receives the reports of its tickets: its cursor; None: they report to their Progress, and the caller passes
+             them on
     """
 
     def __init__(
@@ -229,40 +231,40 @@ class Partition:
         self.tp = tp
         self.lease = lease
         self.state = S.WAITING
-        self.delivers = True  # whether the state is one of DELIVERS; for those who ask for each message
+        self.delivers = True  # cached: whether the state is one of DELIVERS, which is read for each message
         self.epoch = 0
 
         # the log
         self.position: int | None = None  # None: to be looked up at the leader
         self.seek = Seek(reset)
-        self.refused: int | None = None  # the position that the broker refused, until it is known where to read on
-        self.back_to: int | None = None  # an earlier offset, where it is read on once all that was fetched is done
-        self._gaps: list[tuple[int, int]] = []  # from where to where the log was found cut, and what is not done yet
+        self.refused: int | None = None  # the position that the broker refused, until it is known where to resume
+        self.back_to: int | None = None  # an earlier offset to resume at once everything fetched is done
+        self._gaps: list[tuple[int, int]] = []  # ranges that were cut off the log and are not done yet
         self.committed: int | None = None
-        self.topic_deleted = False  # its positions must not be committed any more
+        self.topic_deleted = False  # its offsets must not be committed any more
         self.high_watermark: int | None = None
-        self.skips: dict[int, int] = {}  # from where to where nothing can be read
-        self.measures = False  # found damaged for good, it is parked with where the log can be read again
-        self._damage: dict[int, int] = {}  # by position, how often an entry was found damaged there
+        self.skips: dict[int, int] = {}  # ranges that cannot be read: begin to end
+        self.measures = False  # an entry damaged for good parks it with the offset behind the damage
+        self._damage: dict[int, int] = {}  # by offset, how often an entry was found damaged there
 
-        # what the state is made of
+        # facts that determine the state
         self.has_leader = False
         self.paused = False
         self.withheld = Withheld.NOTHING
-        self.fetch_limit: int | None = None  # bytes to ask for at once, 0: fetch nothing for now; None: no limit
-        self._unlocated: Exception | None = None  # why it is parked, without a position
+        self.fetch_limit: int | None = None  # bytes per fetch, 0: fetch nothing for now; None: no limit
+        self._unlocated: Exception | None = None  # why it is parked without a position
 
         # delivery
         self.progress: Progress | None = None
-        self.next_delivery = -1  # where the next set to deliver begins: no set is ever left out
+        self.next_delivery = -1  # where the next set to deliver begins: no set is ever skipped
         self.queued_bytes = 0
         self.queued_sets = 0
-        self.left_uncommitted = False  # once it is closed: something was done and not committed
+        self.left_uncommitted = False  # set when closed: something was done and not committed
         self._owner = owner
-        self._unticketed: set[FetchedSet] = set()  # delivered, and the last ticket was not yet made
+        self._unticketed: set[FetchedSet] = set()  # delivered sets without their last ticket yet
         self._unticketed_bytes = 0
-        self._iterated: FetchedSet | None = None  # the set that is iterated message by message
-        self._failure: FetchedSet | None = None  # one that was due and not raised
+        self._iterated: FetchedSet | None = None  # set that is iterated message by message
+        self._failure: FetchedSet | None = None  # set whose failure was due and not raised
 
     def _enter(self) -> None:
         """Take the first state that applies."""
@@ -284,12 +286,12 @@ class Partition:
             self.state = S.FETCHING
         self.delivers = self.state in DELIVERS
 
-    # questions ------------------------------------------------------------------------------------------------------
+    # queries ----------------------------------------------------------------------------------------------------------
 
     def committable(self) -> int | None:
         """Return the offset before which everything is done, or None if nothing may be committed.
 
-        None: it has no position yet, it is closed, its topic is deleted, or its log was cut and it goes back.
+        It is None without a position, after close, if its topic is deleted, or if its log was cut and it goes back.
         """
         if self.state is S.CLOSED or self.topic_deleted or self.back_to is not None:
             return None
@@ -297,7 +299,7 @@ class Partition:
 
     @property
     def _done(self) -> int | None:
-        """The offset before which everything is done; None if there is no position yet."""
+        """Return the offset before which everything is done, or None if there is no position yet."""
         progress, iterated = self.progress, self._iterated
         if progress is None or iterated is None or iterated.set_ticket is None:
             return None if progress is None else progress.committable
@@ -305,13 +307,13 @@ class Partition:
 
     @property
     def undone(self) -> int:
-        """How much was fetched and is not done, in the unit of positions."""
+        """Return how much was fetched and is not done, in the unit of offsets."""
         done, end = self._done, self.refused if self.position is None else self.position
         return 0 if done is None or end is None else max(0, end - self._after_skips(done))
 
     @property
     def drained(self) -> bool:
-        """Nothing of it is delivered that may still be done."""
+        """True if no delivered message of it may still be done."""
         iterated = self._iterated
         if iterated is not None and not (self.state in ENDING and iterated.idle):
             return False
@@ -321,35 +323,35 @@ class Partition:
 
     @property
     def buffered_bytes(self) -> int:
-        """In memory: fetched and not done."""
+        """Return the bytes in memory that are fetched and not done."""
         undone = self.progress.undone_bytes if self.progress is not None else 0
         return self.queued_bytes + self._unticketed_bytes + undone
 
     @property
     def undeliverable(self) -> Exception | None:
-        """Why it is parked: EntryTooLarge, DamagedMessage, OutOfRange, or what a sender failed by."""
+        """Return why it is parked: EntryTooLarge, DamagedMessage, OutOfRange, or a sender's failure."""
         parked = self.parked_at
         return self._unlocated if parked is None else parked.reason
 
     @property
     def parked_at(self) -> Parked | None:
-        """Why and where it is parked; None: it is not, or it has no position."""
+        """Return why and at which offset it is parked; None if it is not, or has no position."""
         return None if self.progress is None else self.progress.parked
 
     @property
     def _commit_pending(self) -> bool:
-        """A set counts as done before its delivery, and its commit may still fail."""
+        """True if a set counts as done before its delivery, and its commit may still fail."""
         return any(fetched.committed_first and fetched.set_ticket is not None for fetched in self._unticketed)
 
     @property
     def _before_parked(self) -> bool:
-        """What was fetched in front of where it is parked waits in its stream's queue, or was withheld."""
+        """True if sets before the parked offset wait in its stream's queue, or were withheld."""
         parked = self.parked_at
         return parked is not None and self._after_skips(self.next_delivery) < parked.position
 
     @property
     def at_rest(self) -> bool:
-        """Read to the end of its log, with everything done and nothing wrong."""
+        """True if it is read to the end of its log, with everything done and nothing wrong."""
         position = self.position
         return (
             position is not None
@@ -363,12 +365,13 @@ class Partition:
 
     @property
     def lag(self) -> int | None:
-        """From what is done to the last known end of the log, in the unit of positions."""
+        """Return the distance from what is done to the last known end of the log, in the unit of offsets."""
         done = self.committable()
         return None if done is None or self.high_watermark is None else max(0, self.high_watermark - done)
 
     def may_deliver(self, fetched: FetchedSet, now: float) -> bool:
-        """It is of this epoch, the lease holds, and the state lets it: see the table above."""
+        """True if the set belongs to this epoch, the lease holds, and the state allows delivery: see the table
+        above."""
         if fetched.epoch != self.epoch or now >= self.lease.valid_until:
             return False
         if self.delivers:
@@ -383,7 +386,7 @@ class Partition:
     # a set ----------------------------------------------------------------------------------------------------------
 
     def fetched(self, fetched: FetchedSet, high_watermark: int | None = None) -> Actions:
-        """A set came from the position."""
+        """Queue a set that was fetched at the position."""
         assert self.progress is not None
         fetched.epoch, fetched.progress = self.epoch, self.progress
         if high_watermark is not None:
@@ -403,7 +406,7 @@ class Partition:
         self.queued_sets -= 1
 
     def _too_late(self, fetched: FetchedSet) -> Actions:
-        """A set that left its queue is not delivered."""
+        """Handle a set that left its queue too late to be delivered."""
         if fetched.epoch == self.epoch:
             if fetched.failure is not None:
                 self._failure = fetched
@@ -411,7 +414,7 @@ class Partition:
         return _give_back(fetched.nbytes)
 
     def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
-        """Its stream took a set off its queue: it is delivered now, or it came too late.
+        """Handle that its stream took a set off its queue: it is delivered now, or it came too late.
 
         commit_first: all of it is committed, and counts as done, before any of it is delivered.
         """
@@ -429,24 +432,25 @@ class Partition:
         if not commit_first:
             return DELIVER
         assert fetched.progress is not None
-        # Before the commit: one on the timer must not write less after it.
+        # Taken before the commit: otherwise a commit on the timer could write less after it.
         fetched.set_ticket = fetched.progress.ticket(fetched.resume_at, 0)
-        fetched.progress = Progress(fetched.start, self._owner)  # of its reader, whose progress does not count
+        fetched.progress = Progress(fetched.start, self._owner)  # for its reader only: this progress does not count
         fetched.committed_first = True
         return (Action(Do.COMMIT, fetched.resume_at, fetched),)
 
     def commit_ended(self, fetched: FetchedSet, committed: bool, now: float) -> Actions:
-        """The commit before the delivery; where it failed, or took too long, nothing of the set is delivered."""
+        """Handle the end of the commit before the delivery; if it failed, or took too long, nothing of the set is
+        delivered."""
         counted, fetched.set_ticket = fetched.set_ticket, None
         if committed and self.may_deliver(fetched, now):
             return DELIVER
         if counted is not None and not committed:
-            # Or the next commit would write it, though nobody got it.
+            # Otherwise the next commit would write it although no reader got it.
             counted.progress.take_back(counted, fetched.start)
         return self.ended(fetched, fetched.start)
 
     def given_back(self, fetched: FetchedSet, now: float) -> Actions:
-        """Its stream took a set off the queue and cannot hand it out: it is fetched again.
+        """Handle that its stream took a set off the queue and cannot hand it out: it is fetched again.
 
         Without this the ticket of the next set would count it as done.
         """
@@ -460,7 +464,7 @@ class Partition:
         return self.ended(fetched, fetched.start)
 
     def _withhold(self, at: int) -> None:
-        """What is due from here on is not delivered now."""
+        """Withhold everything that is due from this offset onwards."""
         if self.withheld is Withheld.NOTHING:
             if self.paused:
                 self.withheld = Withheld.BY_PAUSE
@@ -469,8 +473,8 @@ class Partition:
             self._enter()
 
     def _is_due(self, at: int) -> bool:
-        """Parked, it delivers what was fetched in front of that, and raises why.  Where a sender failed, all in front
-        was delivered before."""
+        """True if the set is due.  A parked partition delivers sets that were fetched before that offset, and raises
+        the reason.  If a sender failed, everything before was delivered already."""
         parked = self.parked_at
         return (
             parked is not None
@@ -479,7 +483,8 @@ class Partition:
         )
 
     def iterated(self, fetched: FetchedSet, on_ack: bool = False) -> Actions:
-        """A set is iterated message by message: one ticket for all of it; on_ack: one for each message."""
+        """Begin to iterate a set message by message, with one ticket for all of it, or with on_ack one for each
+        message."""
         self._iterated = fetched
         if on_ack:
             return NOTHING
@@ -487,19 +492,19 @@ class Partition:
         return actions
 
     def iteration_ended(self, fetched: FetchedSet, finished: bool) -> Actions:
-        """The iteration is through, or it ends early: the rest is fetched again, by us or the next owner."""
+        """End the iteration; if it is not finished, the rest is fetched again, by us or the next owner."""
         at, ticket = fetched.reached, fetched.set_ticket
         nbytes = 0
         if ticket is not None:
             ledger = ticket.progress
             nbytes = ledger.ticket_done(ticket) if finished else ledger.ticket_cut(ticket, at)
         elif finished and fetched.progress is not None and fetched.progress.given <= fetched.resume_at:
-            # Else a skip behind the set was counted when its last message was handed out.
+            # Otherwise a skip behind the set would have counted when its last message was handed out.
             return (*self.ticket(fetched, fetched.resume_at, 0)[1], *self.ended(fetched, None))
         return (*_give_back(nbytes), *self.ended(fetched, None if finished else at))
 
     def ended(self, fetched: FetchedSet, at: int | None) -> Actions:
-        """A set is through, or its user does not get what is in it from `at` on."""
+        """End the delivery of a set; with `at`, its user does not get what is in it from that offset."""
         if self._iterated is fetched:
             self._iterated = None
         if at is not None and fetched.epoch == self.epoch:
@@ -507,15 +512,16 @@ class Partition:
             self._withhold(at)
         nbytes = self._last_ticket_bytes(fetched)
         if at is not None and fetched.committed_first and fetched.progress is not None:
-            nbytes += fetched.progress.close()  # of its reader alone: no reset closes it
+            nbytes += fetched.progress.close()  # only for its reader, so no reset closes it
         return _give_back(nbytes)
 
     # tickets --------------------------------------------------------------------------------------------------------
 
     def ticket(self, fetched: FetchedSet, resume_at: int, parts: int = 1) -> tuple[DeliveryTicket, Actions]:
-        """A ticket for what lies before resume_at; `parts` of it have to be done.  In the order of the positions.
+        """Return a ticket for the messages before resume_at, with `parts` parts to be done.  Call in the order of the
+        positions.
 
-        The ticket that ends the set carries its bytes: they are given back when it completes.
+        The ticket that ends the set carries its bytes: they are released when it completes.
         """
         assert fetched.progress is not None
         nbytes = self._last_ticket_bytes(fetched) if resume_at >= fetched.resume_at else 0
@@ -523,7 +529,7 @@ class Partition:
         return ticket, NOTHING if ticket.live else _give_back(nbytes)
 
     def _last_ticket_bytes(self, fetched: FetchedSet) -> int:
-        """The bytes that its last ticket carries from now on."""
+        """Return the bytes that its last ticket carries from now on."""
         if fetched not in self._unticketed:
             return 0
         self._unticketed.remove(fetched)
@@ -531,13 +537,14 @@ class Partition:
         return fetched.nbytes
 
     def message_ticket(self, fetched: FetchedSet, resume_at: int) -> DeliveryTicket:
-        """A ticket for the next message alone; the bytes of the set stay with the set."""
+        """Return a ticket for the next message alone; the bytes of the set stay with the set."""
         assert fetched.progress is not None
         return fetched.progress.ticket(resume_at)
 
     def may_send(self, ticket: DeliveryTicket, now: float) -> bool:
-        """A sender asks.  One that gets False drops what it has; so where the lease is over that is read again, even if
-        it is renewed right after, with everything behind it: nothing of that may overtake it meanwhile."""
+        """Answer a sender whether it may send.  A sender that gets False drops its parts.  If the lease is over, they
+        are read again, with everything behind them, even if the lease is renewed right after: nothing may overtake them
+        meanwhile."""
         if not ticket.live or self.withheld is Withheld.BY_SENDER:
             return False
         if now < self.lease.valid_until:
@@ -558,7 +565,7 @@ class Partition:
         return _give_back(ticket.progress.ticket_cut(ticket, resume_at))
 
     def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> Actions:
-        """It can never be stored: parked there, until unpark()."""
+        """Park the partition at a ticket that can never be stored, until unpark()."""
         nbytes = ticket.progress.ticket_failed(ticket, reason, resume_at)
         self._enter()
         return _give_back(nbytes)
@@ -566,10 +573,10 @@ class Partition:
     def ticket_dropped(self, ticket: DeliveryTicket) -> Actions:
         return _give_back(ticket.progress.ticket_dropped(ticket))
 
-    # where it is read on --------------------------------------------------------------------------------------------
+    # positions --------------------------------------------------------------------------------------------------------
 
     def reset_to(self, position: int) -> Actions:
-        """Read from here on (a start, a seek); what was fetched before, from elsewhere, is worthless."""
+        """Read from this position (a start, a seek); sets fetched from elsewhere are discarded."""
         if self.state is S.CLOSED:
             return NOTHING
         gone = self._end_progress()
@@ -583,7 +590,7 @@ class Partition:
         return (*gone, _fetch(position))
 
     def seek_start(self, seek: Seek) -> Actions:
-        """Ask the leader where to start; for a partition that was not read yet."""
+        """Look up at the leader where to start, for a partition that was not read yet."""
         if self.state is S.CLOSED:
             return NOTHING
         self.seek = seek
@@ -592,7 +599,7 @@ class Partition:
     def refuse_position(self) -> Actions:
         """Stop fetching, because the broker says that its log does not hold the position.
 
-        What was fetched is still delivered; relocate() says where to read on.
+        Sets that were fetched are still delivered; relocate() gives the offset to resume at.
         """
         if self.state is S.CLOSED or self.position is None:
             return NOTHING
@@ -601,26 +608,26 @@ class Partition:
         return LOCATE
 
     def relocate(self, to: int) -> Actions:
-        """Read on at `to`, in place of the position that the broker refused.
+        """Resume at `to` instead of the position that the broker refused.
 
-        A later offset leaves a gap, which committable passes once everything before it is done.  An earlier one is of a
-        log that was cut: go_back() follows.
+        A later offset leaves a gap, which committable passes once everything before it is done.  An earlier one means
+        that the log was cut: go_back() follows.
         """
         if self.refused is None or self.back_to is not None:
             return NOTHING
         if to < self.refused:
             self.back_to = to
-            self.lease.end_what_began(f"the log of {self.tp} was cut: a commit that waits may be of what is gone")
+            self.lease.end_what_began(f"the log of {self.tp} was cut: a waiting commit may belong to the lost part")
             return NOTHING
         self.position, self.refused = self.refused, None
         self._enter()
         return self.skip_to(to) if to > self.position else (_fetch(to),)
 
     def go_back(self) -> tuple[int | None, Actions]:
-        """Read on at the earlier offset of relocate(), if everything that was fetched before is done.
+        """Resume at the earlier offset of relocate() if everything fetched before is done.
 
-        Returns how much was fetched, given back (a pause, the end of the lease) and can be fetched no more, because the
-        log was cut; None if something is not done yet.
+        Return how much was fetched, given back (a pause, the end of the lease) and can never be fetched again, because
+        the log was cut; None if something is not done yet.
         """
         to = self.back_to
         if to is None or self.queued_sets or not self.drained:
@@ -632,9 +639,9 @@ class Partition:
         return self.undone, self.reset_to(to)
 
     def count_gap(self, begin: int, end: int) -> int:
-        """Count the offsets between as gone from the log.  Returns how many of them were not counted before.
+        """Count the offsets in this range as gone from the log.  Return how many of them were not counted before.
 
-        A set that was given back and is asked for again meets the same gap, and more of it.
+        A returned set that is fetched again meets the same gap, and more of it.
         """
         done = self._done or 0
         counted = [gap for gap in self._gaps if gap[1] > done]
@@ -645,7 +652,7 @@ class Partition:
         return new
 
     def _begin_epoch(self) -> None:
-        """What was fetched so far and is not delivered is worthless."""
+        """Discard everything that was fetched so far and is not delivered."""
         self.epoch += 1
         self._failure = None
 
@@ -658,10 +665,10 @@ class Partition:
         return _give_back(gone)
 
     def refetch(self, position: int) -> Actions:
-        """Fetch again from position on, which is where delivery stopped; what is delivered still counts.
+        """Fetch again from position, at which delivery stopped; delivered messages still count.
 
-        Where that cannot be (something from there on was delivered, or dropped) it starts at what is done.  Parked, it
-        is fetched up to there again; nothing is from the parked position on: unpark() does that.
+        If that is impossible (something behind it was delivered, or dropped), start at what is done.  A parked
+        partition is fetched up to the parked position again, and not beyond: unpark() does that.
         """
         progress = self.progress
         goes_back = self.back_to is not None
@@ -676,7 +683,7 @@ class Partition:
         self.withheld = Withheld.NOTHING
         for fetched in (*self._unticketed, self._iterated):
             if fetched is not None:
-                fetched.epoch = self.epoch  # what is delivered already is not too late
+                fetched.epoch = self.epoch  # keep sets that are delivered already
         if goes_back:  # the log does not hold it any more
             self._enter()
             return NOTHING
@@ -686,14 +693,14 @@ class Partition:
         return (_fetch(self.position),)
 
     def refetch_withheld(self) -> Actions:
-        """Fetch again what was withheld."""
+        """Fetch again the sets that were withheld."""
         return NOTHING if self.progress is None else self.refetch(self.next_delivery)
 
     def _restart(self, position: int) -> Actions:
         if self.state is S.CLOSED:
             return NOTHING
         parked, done = self.parked_at, self._done
-        # A sender may have dropped what lies before it; else all before it is done.
+        # A sender may have dropped what is before it; otherwise all before it is done.
         dropped = (
             self.withheld is Withheld.BY_SENDER and done is not None and parked is not None and done < parked.position
         )
@@ -702,7 +709,7 @@ class Partition:
         return self.reset_to(position if done is None else min(position, done))
 
     def _queue_failure_again(self) -> Actions:
-        """The stream was to raise why the partition is parked, and that was withheld."""
+        """Queue the failure again, which the stream should have raised and which was withheld."""
         failure, self._failure = self._failure, None
         if failure is None:
             return NOTHING
@@ -711,18 +718,19 @@ class Partition:
         self._queued(failure)
         return (Action(Do.QUEUE, fetched=failure),)
 
-    # what cannot be read --------------------------------------------------------------------------------------------
+    # unreadable entries -----------------------------------------------------------------------------------------------
 
     def skip_to(self, to: int) -> Actions:
-        """Read on at `to`: nothing before it can be read.  What was fetched before is still delivered."""
+        """Resume at `to`, because nothing before it can be read.  Sets that were fetched before are still delivered."""
         if self.position is None:
             return NOTHING
         self.skips[self.position] = to
-        self.position = self._after_skips(to)  # what follows may be known to be damaged already
+        self.position = self._after_skips(to)  # entries behind it may be known to be damaged already
         return self.pass_skips() or (_fetch(self.position),)
 
     def pass_skips(self) -> Actions:
-        """Where nothing was fetched behind a skip yet, move what is done behind it, once all before it is done."""
+        """Move what is done behind a skip once everything before it is done, if nothing behind the skip was fetched
+        yet."""
         if not self.skips or self._commit_pending or self._passed():
             return NOTHING
         done, to = self._done, self.position
@@ -730,11 +738,11 @@ class Partition:
             return NOTHING
         ahead = {begin: end for begin, end in self.skips.items() if begin >= to}
         actions = self.reset_to(to)
-        self.skips = ahead  # damage that the fetch met already, behind what a reader met
+        self.skips = ahead  # damage that the fetch met already, behind the reader's
         return actions
 
     def _passed(self) -> bool:
-        """A skip that everything before was delivered for, counted like a message that is done already."""
+        """Pass skips before which everything was delivered, and count them like messages that are done already."""
         progress, to, at = self.progress, self.position, self.next_delivery
         if progress is None or to is None or at == to or self._after_skips(at) != to:
             return False
@@ -746,24 +754,25 @@ class Partition:
         return True
 
     def _after_skips(self, position: int) -> int:
-        """Where to read on from a position that may have to be skipped."""
+        """Return where to resume, for a position that may have to be skipped."""
         while position in self.skips:
             position = self.skips[position]
         return position
 
     def _forget_skips(self, before: int) -> None:
-        """Only a reset leads back to positions before this one."""
+        """Forget skips before this position: only a reset leads back to them."""
         self.skips = {at: to for at, to in self.skips.items() if at >= before}
 
     def damaged(self, position: int) -> int:
-        """The entry at this position was found damaged.  Returns how many times so far, this one included."""
+        """Count an entry at this position that was found damaged.  Return how many times so far, including this
+        time."""
         times = self._damage.get(position, 0) + 1
         done = self._done or 0
         self._damage = {at: count for at, count in self._damage.items() if at >= done} | {position: times}
         return times
 
     def park(self, reason: Exception, at_once: bool = False) -> Actions:
-        """Deliver nothing from the fetch position on; at_once: nothing that is not delivered already.
+        """Deliver nothing from the fetch position onwards; with at_once, nothing that is not delivered already.
 
         The partition stays owned.
         """
@@ -776,11 +785,12 @@ class Partition:
         return NOTHING
 
     def unpark(self, go_on_at: int | None = None, measure: bool = False) -> tuple[bool, Actions]:
-        """Read once more from what is done.  False: not parked, or what was delivered before it is not done yet.
+        """Read again from what is done.  Return False if it is not parked, or if something delivered before is not done
+        yet.
 
-        go_on_at: from there instead, once all before it is delivered and done; what it is parked at counts as done.
-        measure: an entry found damaged once more is searched behind, and parks the partition with where the log can be
-        read again (DamagedMessage.resume_at).
+        go_on_at: resume there instead, once everything before is delivered and done; the message it is parked at counts
+        as done. measure: if an entry is damaged again, search behind it, and park the partition with the offset at
+        which the log is readable again (DamagedMessage.resume_at).
         """
         if self.state in ENDING or self.undeliverable is None or not self.drained:
             return False, NOTHING
@@ -795,19 +805,20 @@ class Partition:
         return True, self.reset_to(done if go_on_at is None else max(done, go_on_at))
 
     def _find_damage_again(self) -> None:
-        """Damage that is known already parks it at once when it is found once more, in the same words."""
+        """Park it at once, with the same reason, when damage that is known already is found again."""
         self._damage = {at: times - 1 for at, times in self._damage.items()}
 
-    # stops and starts -----------------------------------------------------------------------------------------------
+    # stops and starts -------------------------------------------------------------------------------------------------
 
     def pause(self) -> Actions:
-        """Fetch and deliver nothing until resume(); what is delivered may still be done and committed."""
+        """Fetch and deliver nothing until resume(); delivered messages may still be done and committed."""
         self.paused = True
         self._enter()
         return DISCARD if self.queued_sets else NOTHING
 
     def resume(self) -> Actions:
-        """End a pause: a set in the middle of its iteration continues, what was too late is fetched again."""
+        """End a pause: a set in the middle of its iteration continues, and sets that came too late are fetched
+        again."""
         self.paused = False
         self._enter()
         if self.state in ENDING:
@@ -817,24 +828,25 @@ class Partition:
         return (_fetch(self.position),) if self.state is S.FETCHING and self.position is not None else NOTHING
 
     def throttle(self, limit: int | None) -> None:
-        """Ask for so many bytes at once, 0: fetch nothing for now; None: no limit.  What is fetched is delivered."""
+        """Limit the bytes per fetch, 0: fetch nothing for now; None: no limit.  Sets that are fetched already are
+        delivered."""
         self.fetch_limit = limit
         self._enter()
 
     def lead(self, known: bool) -> None:
-        """A broker that leads it is known, or is not any more."""
+        """Record whether a broker is known to lead it."""
         self.has_leader = known
         self._enter()
 
     def revoke(self) -> Actions:
-        """Deliver nothing more; what is delivered may still be finished and committed."""
+        """Deliver nothing more; delivered messages may still finish and be committed."""
         if self.state is not S.CLOSED:
             self.state = S.REVOKING
         self._enter()
         return NOTHING
 
     def close(self) -> Actions:
-        """It is not ours any more: nothing is delivered, sent or committed."""
+        """Give it up: nothing more is delivered, sent or committed."""
         self.left_uncommitted |= (done := self.committable()) is not None and done != self.committed
         self.state = S.CLOSED
         self._enter()
@@ -846,5 +858,5 @@ class Partition:
 
 
 def parked_reason(reason: str | Exception) -> Exception:
-    """What parks a partition, as an error."""
+    """Return the reason that parks a partition as an error."""
     return Undeliverable(reason) if isinstance(reason, str) else reason

@@ -1,10 +1,10 @@
-"""Log bounds of the partitions of one fetcher, asked of its broker: start positions and log ends.
+"""Log bounds of the partitions of one fetcher, requested from its broker: start positions and log ends.
 
-    locate             a cursor without a position (nothing committed, or out of range) gets one, see resets.py.  A log
-                       that ends before a position is asked for it once more: right after an election a broker may
-                       name an end that is too low
-    update_ends        for the lag, where no fetch has the high watermark (0.7); also of what is paused or full
-    update_old_ends    the same for what was not fetched for a while, on a link of its own
+    locate             gives a position to a cursor without one (nothing committed, or out of range), see resets.py.  If
+                       a log ends before a position, its end is requested once more: right after an election a broker
+                       may report an end that is too low
+    update_ends        for the lag, if no fetch has the high watermark (0.7); also for paused or full partitions
+    update_old_ends    for partitions that were not fetched for a while, on a separate link
     find_segments      for a search behind damage that needs the next segment of the log, see search.py
 
 A broker of 0.7 does not refuse a partition that it does not have: it closes the connection
@@ -29,23 +29,23 @@ from zkconsumer.fetching.resets import apply_reset, not_delivered, out_of_range
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
 
-ENDS_S = 5.0  # between two requests for the ends of logs: how old a lag may be
-RESPONSE_S = 4.0  # a broker that is silent for so long counts as unreachable; less than END_OLD_S - ENDS_S
-MAX_ENDS = 1000  # of one request
-FETCH, ENDS = "fetch", "ends"  # purposes of links: that of the fetches, and one for ends
+ENDS_S = 5.0  # interval between requests for the ends of logs: the age of a lag
+RESPONSE_S = 4.0  # a broker that is silent for longer counts as unreachable; less than END_OLD_S - ENDS_S
+MAX_ENDS = 1000  # per request
+FETCH, ENDS = "fetch", "ends"  # purposes of links: for fetches, and for ends
 ONCE_MORE_S = 30.0  # a position that is refused again within this time is outside the log
-MAX_SEGMENTS = 100_000  # of a log: more than any broker has files open
+MAX_SEGMENTS = 100_000  # segments of a log: more than any broker has files open
 
 
 class Positions:
-    """The positions of one fetcher's cursors, in its greenlet.
+    """Positions of one fetcher's cursors, in its greenlet.
 
     cursors    the fetcher's own, by partition; busy: those that do not rest, and may lack a position
     give_up    returns cursors to the leader finder: (cursors, why)
     located    called with cursors that start at an end of their log
-    listener   asked where to read on for a position outside the log, in a greenlet of its own by `spawn`
+    listener   asked where to resume for a position outside the log, in a separate greenlet by `spawn`
     wake       wakes the fetcher
-    committed  logs end where transactions are open (isolation.level)
+    committed  logs end at open transactions (isolation.level)
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class Positions:
         self._spawn = spawn
         self._wake = wake
         self._committed = committed
-        self._asking: set[Cursor] = set()  # the listener is being asked where to read on
+        self._asking: set[Cursor] = set()  # cursors for which the listener is being asked where to resume
         self._ends_due = 0.0
-        # Positions that were asked for once more: the position, and when the broker had refused it.
+        # Positions that were requested once more: the position, and when the broker had refused it.
         self._once_more: dict[TopicPartition, tuple[int, float]] = {}
 
     @property
     def wanted(self) -> bool:
-        """Whether the broker has to be asked before these can be fetched."""
+        """True if the broker must be asked before these can be fetched."""
         without = [c for c in self._busy.values() if c.position is None]
         return any((_has_no_position(c) and c not in self._asking) or (c.goes_back and c.drained) for c in without) or (
             bool(self._damage.without_segments())
@@ -122,7 +122,7 @@ class Positions:
     def _refused_once(self, cursor: Cursor, earliest: int, latest: int) -> bool:
         """True if a refused position is fetched once more before it counts as outside the log.
 
-        It lies inside the log again, or behind the end that the broker names, which may be too low.
+        It is inside the log again, or behind the end that the broker reports, which may be too low.
         """
         refused = cursor.refused
         if refused is None or refused < earliest:
@@ -169,7 +169,7 @@ class Positions:
     # log ends -----------------------------------------------------------------------------------------------------
 
     def update_ends(self) -> None:
-        """Ask for the ends of logs, each ENDS_S: for the lag, and for a deleted or recreated log, which a fetch of 0.7
+        """Request the ends of logs every ENDS_S: for the lag, and for a deleted or recreated log, which a fetch of 0.7
         shows as empty.  Raises LinkLost."""
         if now() < self._ends_due:
             return
@@ -185,17 +185,18 @@ class Positions:
                 cursor.refuse_position()
 
     def update_old_ends(self) -> str | None:
-        """Ask, in bulk and beside the fetches, for the ends of logs that were not sent for ENDS_S; None, or why the
-        broker cannot be asked.  Those that are due soon are asked for with the ones that are due, so that all of them
-        come to be due together.  The connection is closed again, so that it is never one that the broker gave up.
+        """Request, in bulk and separate from fetches, the ends of logs that were not sent for ENDS_S.  Return None, or
+        why the broker cannot be asked.  Ends that are due soon are requested together with those that are due, so that
+        all of them become due at the same time.  The connection is closed afterwards, so that it is never one that the
+        broker gave up.
 
-        A broker that refuses by closing is asked for one partition only, and later than by update_ends: what it closes
-        for is no outage, and the other ends come from there.
+        A broker that refuses by closing gets requests for one partition only, and later than by update_ends: a refusal
+        is not an outage, and the other ends come from there.
         """
         bulk = not self._dialect.refuses_by_closing
         after_s = ENDS_S if bulk else 1.5 * ENDS_S
         at = now()
-        fresh = at - after_s / 2  # those that rest have an answer of the same moment
+        fresh = at - after_s / 2  # resting partitions have an answer of the same moment
         asked = [c for c in self._cursors.values() if c.rest is None or c.rest.answered_at < fresh]
         aged = [(at - c.end_known_at, c) for c in asked if c.position is not None]
         old = [c for age_s, c in aged if age_s >= after_s]
@@ -226,7 +227,7 @@ class Positions:
                 cursors[tp].set_log_end(end.offset, now())
 
     def find_segments(self) -> None:
-        """Read on at the next segment where nothing before it can be read.  Raises LinkLost."""
+        """Resume at the next segment of logs in which nothing before it can be read.  Raises LinkLost."""
         for tp in self._damage.without_segments():
             starts = self._ask({tp: LATEST}, max_offsets=MAX_SEGMENTS)[tp]
             if isinstance(starts.error, LinkLost):
@@ -237,10 +238,10 @@ class Positions:
     # requests -----------------------------------------------------------------------------------------------------
 
     def _offsets(self, time: int, cursors: list[Cursor]) -> dict[TopicPartition, int]:
-        """One end of each log; a partition whose broker refuses goes back to the leader finder.
+        """Return one end of each log; a partition whose broker refuses goes back to the leader finder.
 
-        Raises LinkLost; not where the broker closed the connection for some partitions, as 0.7 refuses, and takes
-        another one: these go back, too.
+        Raises LinkLost, unless the broker closed the connection only to refuse some partitions, as 0.7 does, and
+        accepts a new one: these partitions go back, too.
         """
         by_tp = {cursor.tp: cursor for cursor in cursors}
         found = self._ask(dict.fromkeys(by_tp, time))

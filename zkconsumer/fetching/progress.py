@@ -1,21 +1,21 @@
-"""Progress of one partition: the position that may be committed, with everything before it done.  Pure.
+"""Progress of one partition: the offset that may be committed, with everything before it done.  Pure.
 
-Tickets are given out in order of positions and completed in any order:
+Tickets are issued in the order of offsets and completed in any order:
 
-    ticket(40)  ticket(70)  ticket(90)      the position once this ticket, and all before it, are done
-    done: 2nd                               committable stays where it was
+    ticket(40)  ticket(70)  ticket(90)      the offset once this ticket, and all before it, are done
+    done: 2nd                               committable does not move
     done: 1st                               committable is 70
 
-A ticket may have several parts (each must be done); one of a single part may be `reached` somewhere inside, and the
-newest one may be `cut` there: what follows is given out again, by other tickets.  A ticket that `failed` parks the
-partition: what was given out before it may still be done and committed, nothing from it on is.
+A ticket may have several parts (each must be done); a ticket of a single part may be `reached` somewhere inside, and
+the newest one may be `cut` there: the rest is issued again, by other tickets.  A ticket that `failed` parks the
+partition: tickets issued before it may still be done and committed, nothing from it onwards is.
 
-    open     tickets are given out, sent and completed
-    parked   a message cannot be delivered: nothing from it on is sent or committed; .parked says why and where
+    open     tickets are issued, sent and completed
+    parked   a message cannot be delivered: nothing from it onwards is sent or committed; .parked has reason and offset
     closed   the partition is revoked (released, lost): nothing is sent, and a late done() changes nothing
 
 This is the ledger of a Partition (partition.py).  Senders and readers hold tickets and report to them from any thread;
-a ticket passes that on to the owner of its progress, which has the lock.
+a ticket passes the report to the owner of its progress, which has the lock.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import NamedTuple, Protocol
 
 class Parked(NamedTuple):
     reason: Exception
-    position: int  # of the first thing that is not delivered, as well as it is known
-    until: int | None = None  # what cannot be delivered lies before this; None: it is the entry at position
+    position: int  # offset of the first message that is not delivered, as far as known
+    until: int | None = None  # the undeliverable message is before this; None: it is the entry at position
 
 
 class TicketOwner(Protocol):
-    """Takes the reports of tickets: a cursor, under its lock; without one the progress itself, in one thread."""
+    """Receiver of the reports of tickets: a cursor, under its lock; otherwise the progress itself, in one thread."""
 
     def may_send(self, ticket: DeliveryTicket) -> bool: ...
     def ticket_done(self, ticket: DeliveryTicket) -> object: ...
@@ -42,29 +42,30 @@ class TicketOwner(Protocol):
 
 
 class Progress:
-    """The progress of one owned partition, from the position where its fetching began.
+    """Progress of one owned partition, from the offset where its fetching began.
 
-    owner: where its tickets report to; None: here.  What a report says returns how many bytes need no longer be kept,
-    because their tickets are done, parked or closed: those of each ticket once.
+    owner: receives the reports of its tickets; None: this object.  A report returns how many bytes can be released,
+    because their tickets are done, parked or closed: the bytes of each ticket once.
     """
 
     def __init__(self, position: int, owner: TicketOwner | None = None) -> None:
-        self.committable = position  # everything before it is done; moves back by take_back() only
-        self.given = position  # up to here tickets were given out
+        self.committable = position  # everything before it is done; only take_back() moves it back
+        self.given = position  # tickets were issued up to here
         self.parked: Parked | None = None
         self.closed = False
-        self.undone_bytes = 0  # of the tickets that are neither done nor dropped
+        self.undone_bytes = 0  # bytes of the tickets that are neither done nor dropped
         self.owner: TicketOwner = self if owner is None else owner
-        self._undone: deque[DeliveryTicket] = deque()  # in order of positions; the first one is never done
-        self._last: int | None = None  # tickets are given out up to here; None: without an end
-        self._end = position  # how far the ticket that failed was reached
+        self._undone: deque[DeliveryTicket] = deque()  # in the order of offsets; the first one is never done
+        self._last: int | None = None  # tickets may be issued up to here; None: without limit
+        self._end = position  # how far the failed ticket was reached
 
     def ticket(self, resume_at: int, parts: int = 1, nbytes: int = 0) -> DeliveryTicket:
-        """What has to be done before resume_at may be committed.  parts 0: nothing has to, the position alone moves on.
+        """Return a ticket for what must be done before resume_at may be committed.  With parts 0, only the position
+        moves.
 
-        Positions may have gaps and may stay equal, but not go back: ValueError.  Where nothing more may be delivered
-        (closed, parked before resume_at) the ticket is dropped at once: its may_send() is False.  One that is not live
-        keeps no bytes.
+        Offsets may have gaps and may stay equal, but not go back: ValueError.  If nothing more may be delivered
+        (closed, parked before resume_at) the ticket is dropped at once: its may_send() is False.  A ticket that is not
+        live keeps no bytes.
         """
         if parts < 0 or resume_at < self.given:
             raise ValueError(f"ticket of {parts} parts up to {resume_at} after one up to {self.given}")
@@ -80,7 +81,7 @@ class Progress:
         return ticket
 
     def take_back(self, ticket: DeliveryTicket, begin: int) -> None:
-        """What the newest ticket counted as done, without parts, is not, from begin on: a skip may lie before that."""
+        """Undo that the newest ticket, without parts, counts as done from begin: a skip may be before that."""
         if self.closed or self.given != ticket.resume_at:
             return
         if self._undone and self._undone[-1] is ticket:
@@ -89,10 +90,10 @@ class Progress:
         self.committable = min(self.committable, begin)
 
     def park(self, reason: Exception, position: int | None = None) -> None:
-        """Deliver nothing from position on; None: nothing more than tickets were given out for.
+        """Deliver nothing from position onwards; None: nothing beyond the issued tickets.
 
-        For what the fetcher meets (a damaged entry, a message above the cap).  What comes before is still delivered,
-        and an earlier reason stays.
+        For problems that the fetcher meets (a damaged entry, a message above the cap).  Messages before it are still
+        delivered, and an earlier reason stays.
         """
         if self.parked is None and not self.closed:
             last = self.given if position is None else max(position, self.given)
@@ -100,44 +101,44 @@ class Progress:
             self._last = last if self._last is None else min(last, self._last)
 
     def unpark(self) -> None:
-        """Parked by park(), and what comes before is fetched again, with what follows: tickets are given out again."""
+        """Issue tickets again after park(), because everything from there, and what comes before, is fetched again."""
         self.parked = self._last = None
 
     def close(self) -> int:
-        """The partition is revoked: nothing more is sent or counted; committable stays as it is."""
+        """Revoke the partition: nothing more is sent or counted; committable stays as it is."""
         self.closed = True
         return self._drop_from(0)
 
-    # Questions -------------------------------------------------------------------------------------------------------
+    # Queries ----------------------------------------------------------------------------------------------------------
 
     def committable_with(self, ticket: DeliveryTicket, reached: int) -> int:
-        """What may be committed if everything of this one-part ticket before `reached` is done, too."""
+        """Return what may be committed if everything of this one-part ticket before `reached` is done, too."""
         if self._undone and self._undone[0] is ticket:
             return max(self.committable, min(reached, ticket.resume_at))
         return self.committable
 
     @property
     def idle(self) -> bool:
-        """Nothing that was given out can still be done: drained, or only what is parked is left."""
+        """True if no issued ticket can still be done: drained, or only the parked message is left."""
         return not self._undone
 
     def idle_but(self, ticket: DeliveryTicket | None) -> bool:
-        """Nothing but this ticket can still be done."""
+        """True if no ticket except this one can still be done."""
         return all(other is ticket for other in self._undone)
 
     def goes_on_at(self, position: int) -> bool:
-        """May tickets be given out from position on, with everything before it counted here?"""
+        """True if tickets may be issued from position onwards, with everything before it counted here."""
         return not self.closed and self.given <= position and (self._last is None or position < self._last)
 
     def may_send(self, ticket: DeliveryTicket) -> bool:
-        """Neither done nor dropped."""
+        """True if it is neither done nor dropped."""
         return ticket.live
 
     def __repr__(self) -> str:
         how = "closed" if self.closed else "parked" if self.parked else "open"
         return f"<Progress {how}, committable {self.committable}, {len(self._undone)} undone>"
 
-    # What tickets say: each returns the bytes that need no longer be kept ------------------------------------------
+    # Reports of tickets: each returns the bytes that can be released --------------------------------------------------
 
     def ticket_done(self, ticket: DeliveryTicket) -> int:
         if not ticket.live:
@@ -178,15 +179,15 @@ class Progress:
         return ticket.nbytes
 
     def _advance(self) -> None:
-        """Take what is done off the front; the next one may have been reached inside."""
+        """Remove finished tickets from the front; the next one may be reached partly."""
         undone = self._undone
         while undone and not undone[0].live:
             self.committable = undone.popleft().resume_at
         self.committable = max(self.committable, undone[0].at if undone else self._end)
 
     def _end_at(self, ticket: DeliveryTicket) -> int:
-        """Nothing from this ticket on will ever be committed here."""
-        self._last = -1  # not its position: in 0.7 the next message of a compressed entry has the same one
+        """End at this ticket: nothing from it onwards will ever be committed here."""
+        self._last = -1  # not its offset: in 0.7 the next message of a compressed entry has the same one
         self._end = ticket.at
         gone = self._drop_from(self._undone.index(ticket))
         self._advance()
@@ -204,55 +205,57 @@ class Progress:
 
 
 class DeliveryTicket:
-    """Ticket of a delivered range: its sender reports here what became of its parts (kafkawire.model.Ticket).
+    """Ticket of a delivered range: its sender reports the outcome of its parts here (kafkawire.model.Ticket).
 
-    All methods may be called from any thread, where the owner of its progress has a lock.
+    All methods may be called from any thread if the owner of its progress has a lock.
     """
 
     __slots__ = ("at", "begin", "left", "live", "nbytes", "parts", "progress", "resume_at")
 
     def __init__(self, progress: Progress, begin: int, resume_at: int, parts: int, nbytes: int) -> None:
         self.progress = progress
-        self.begin = begin  # where the ticket before it ends
+        self.begin = begin  # the end of the previous ticket
         self.resume_at = resume_at
         self.parts = parts
         self.nbytes = nbytes
-        self.left = parts  # still to be done
-        self.at = begin  # everything of it before this position is stored
+        self.left = parts  # parts still to be done
+        self.at = begin  # everything of it before this offset is stored
         self.live = True  # neither done nor dropped
 
     def may_send(self) -> bool:
-        """False: it is done or dropped, or the lease is over; send nothing of it."""
+        """Return False if it is done or dropped, or the lease is over, so that nothing of it may be sent."""
         return self.progress.owner.may_send(self)
 
     def done(self) -> None:
-        """One part is stored.  After the last one, and once dropped, it changes nothing."""
+        """Report that one part is stored.  After the last part, and once dropped, this changes nothing."""
         self.progress.owner.ticket_done(self)
 
     def reached(self, resume_at: int) -> None:
-        """Everything of a one-part ticket before resume_at is stored; of several parts nothing can be said."""
+        """Report that everything of a one-part ticket before resume_at is stored; ignored for several parts."""
         self.progress.owner.ticket_reached(self, resume_at)
 
     def acked(self, resume_at: int) -> None:
-        """Its message was acknowledged (kafkawire.model.Handed); a second time changes nothing."""
+        """Acknowledge its message (kafkawire.model.Handed); a second call changes nothing."""
         self.progress.owner.ticket_done(self)
 
     def cut(self, resume_at: int) -> None:
-        """Of a one-part ticket everything before resume_at is done, and the rest will be given out again from there.
+        """Report that everything of a one-part ticket before resume_at is done; the rest will be issued again from
+        there.
 
-        Where later tickets were given out already it counts as dropped there: they are given out again, too.
+        If later tickets were issued already, it counts as dropped there, and they are issued again, too.
         """
         self.progress.owner.ticket_cut(self, resume_at)
 
     def failed(self, reason: Exception, resume_at: int | None = None) -> None:
-        """A part can never be stored: the partition is parked here.
+        """Report that a part can never be stored: the partition is parked here.
 
-        resume_at names the message for the report; what was stored before it is what reached() said.
+        resume_at names the message for the report; reached() has said what was stored before it.
         """
         self.progress.owner.ticket_failed(self, reason, resume_at)
 
     def drop(self) -> None:
-        """It will not be done: nothing from it on is sent or committed by its progress; a new one may begin there."""
+        """Drop it, because it will not be done: nothing from it onwards is sent or committed by its progress; a new one
+        may begin there."""
         self.progress.owner.ticket_dropped(self)
 
     def __repr__(self) -> str:

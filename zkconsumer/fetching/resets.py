@@ -1,11 +1,11 @@
-"""Resets: where a partition starts whose position is unknown or lies outside its log (auto.offset.reset, the listener).
+"""Resets: where a partition starts if its offset is unknown or outside its log (auto.offset.reset, the listener).
 
-nothing committed   the smallest or the largest offset ("fail" is about positions outside: it starts at the smallest)
-inside again        at that position: a follower that led for a moment had a shorter log
-outside             where the listener says; else by the policy: smallest, largest, or fail, which parks the partition
-of a former log     the same, even where the number lies inside today's log
+nothing committed   the smallest or the largest offset ("fail" only concerns offsets outside: it starts at the smallest)
+inside again        at that offset: a follower that led for a moment had a shorter log
+outside             the listener's choice; else by the policy: smallest, largest, or fail, which parks the partition
+of a former log     like outside, even if the number is inside today's log
 
-What was fetched before the broker refused a position is delivered all the same, so a gap begins behind it.
+Sets that were fetched before the broker refused a position are still delivered, so a gap begins behind them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zkconsumer.fetching.partition import Reset
 
 
 def out_of_range(cursor: Cursor, earliest: int, latest: int) -> bool:
-    """True if the position lies outside the log, or belongs to another log."""
+    """True if the position is outside the log, or belongs to another log."""
     if cursor.refused is not None:
         return not earliest <= cursor.refused <= latest
     wanted = cursor.seek.out_of_range
@@ -34,9 +34,9 @@ def apply_reset(
     on_event: OnEvent,
     unit: str = "messages",
 ) -> bool:
-    """Go on where the rules say.  chosen: what the listener returned; unit: what positions count.
+    """Resume where the rules say.  chosen: the listener's choice; unit: what offsets count.
 
-    Returns False where the partition is parked.
+    Return False if the partition is parked.
     """
     tp, seek, refused = cursor.tp, cursor.seek, cursor.refused
     wanted = seek.out_of_range if refused is None else refused
@@ -61,7 +61,8 @@ def apply_reset(
 
 
 def not_delivered(tp: TopicPartition, lost: int) -> ConsumerEvent:
-    """Event for what was fetched of a log that was cut or deleted, was not done, and cannot be fetched again."""
+    """Return the event for messages that were fetched from a log that was cut or deleted, and cannot be fetched
+    again."""
     unit = "messages" if isinstance(tp.partition, int) else "bytes"
     text = f"{tp}: {lost} {unit} were fetched and not delivered, and the log does not hold them any more"
     return ConsumerEvent("gap", text, tp, lost)

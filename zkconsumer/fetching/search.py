@@ -1,16 +1,16 @@
-"""Search for the next readable position behind damage whose size or offset makes no sense.
+"""Search for the next readable offset behind damage whose size or offset is invalid.
 
 OffsetSearch   offsets count messages (0.8 and later): fetches at offset + 1, + 2, + 4 .. and back by halves.  A broker
-               finds offsets by its sparse index, so the search ends at the next offset in that index, and what is lost
-               until there is counted.  Where nothing can be found up to the high watermark there is nothing to go to
-ByteSearch     positions are bytes (0.7), and logs have no index, so the bytes themselves are searched:
+               finds offsets by its sparse index, so the search ends at the next offset in that index, and the messages
+               lost until there are counted.  If nothing can be found up to the high watermark, the search fails
+ByteSearch     offsets are bytes (0.7), and logs have no index, so the bytes themselves are searched:
                here        the next place in the fetched bytes that is an entry by its checksum (d.messages.next_border)
-               further on  the same in what follows, half a fetch on each time, so that an entry of up to half a fetch
-                           is seen whole
+               further on  likewise in the following bytes, half a fetch further each time, so that an entry of up to
+                           half a fetch is seen whole
                segments    at the end of the segment, or after MAX_WINDOWS: the next segment of the log begins with an
-                           entry; where there is none, the end of the log will be the start of one
+                           entry; if there is none, the end of the log will be the start of one
 
-What ByteSearch leaves out is counted in bytes; how many messages that was is not known.
+What ByteSearch skips is counted in bytes; the number of messages is unknown.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MAX_WINDOWS = 64  # half fetches: 32 MB by the default fetch.message.max.bytes
 
 @dataclass(frozen=True, slots=True)
 class FetchedBytes:
-    """What a fetch at `position` brought: all its bytes, and the set that they begin with.
+    """Result of a fetch at `position`: all its bytes, and the set that they begin with.
 
-    short: there were no more, although more was asked for: the segment of the log ends here.
+    short: there were fewer bytes than requested: the segment of the log ends here.
     """
 
     position: int
@@ -41,10 +41,10 @@ class FetchedBytes:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """How a search from `start` on ended.
+    """Result of a search from `start`.
 
-    to: where to read on, or None.  what: what is left out, or why nothing can be read any more.  count: what is left
-    out, in the unit of positions.
+    to: the offset to resume at, or None.  what: a description of what is skipped, or why nothing more can be read.
+    count: the size of what is skipped, in the unit of offsets.
     """
 
     start: int
@@ -55,41 +55,43 @@ class SearchResult:
 
 
 class Search(Protocol):
-    """Searches for the partitions of one fetcher.  An active one has its partition fetched elsewhere than its cursor
-    is."""
+    """Searches for the partitions of one fetcher.  The partition of an active search is fetched at another offset than
+    its cursor's."""
 
     def forget(self, tp: TopicPartition) -> None: ...
 
     def active(self, tp: TopicPartition) -> bool: ...
 
     def fetch_at(self, tp: TopicPartition, position: int) -> int:
-        """Where to fetch for a cursor at position: there, or where its search probes."""
+        """Return where to fetch for a cursor at position: there, or where its search probes."""
         ...
 
     def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
-        """Whether the cursor, whose first entry is damaged, may read on behind that entry."""
+        """True if the cursor, whose first entry is damaged, may resume behind that entry."""
         ...
 
     def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:
-        """It does."""
+        """Return the result of resuming behind the damaged entry."""
         ...
 
     def begin(self, cursor: Cursor, fetched: FetchedBytes, error: CorruptMessage) -> SearchResult | None:
-        """The bytes at the cursor's position lead nowhere; None: the search is not over."""
+        """Begin a search, because the bytes at the cursor's position lead nowhere; return None while the search
+        continues."""
 
     def probed(self, tp: TopicPartition, position: int, fetched: FetchedBytes | None) -> SearchResult | None:
-        """What a search got where it probed (None: nothing can be read there); None: it is not over."""
+        """Handle what a search fetched at its probe (None: nothing can be read there); return None while it
+        continues."""
 
     def without_segments(self) -> Sequence[TopicPartition]:
-        """Partitions that need to know where the segments of their logs begin."""
+        """Return partitions whose search needs the begins of the segments of their logs."""
         ...
 
     def segments(self, tp: TopicPartition, starts: Sequence[int]) -> SearchResult | None:
-        """Where they begin, and the end of the log.  None: the search is over already."""
+        """Handle the begins of segments, and the end of the log.  Return None if the search has ended already."""
 
 
 class Probing(Protocol):
-    """A search of one partition: it began at start, and probes at probe now."""
+    """Search of one partition: it began at start, and now probes at probe."""
 
     start: int
     probe: int
@@ -99,7 +101,7 @@ P = TypeVar("P", bound=Probing)
 
 
 class ActiveSearches(Generic[P]):
-    """The active searches, by partition: what both kinds of search share."""
+    """Active searches by partition: base of both kinds of search."""
 
     def __init__(self) -> None:
         self._searches: dict[TopicPartition, P] = {}
@@ -119,12 +121,12 @@ class ActiveSearches(Generic[P]):
 
 
 def first_entry(fetched: MessageSet) -> MessageSet:
-    """The first entry of a set as a set."""
+    """Return the first entry of a set as a set."""
     return replace(fetched, runs=(next(fetched.cut(fetched.runs[0], 0)),))
 
 
 def damage_in(fetched: MessageSet) -> CorruptMessage | None:
-    """What is wrong with the first entry, read whole."""
+    """Return what is wrong with the first entry, read whole."""
     try:
         for _ in first_entry(fetched).messages():
             pass
@@ -133,23 +135,23 @@ def damage_in(fetched: MessageSet) -> CorruptMessage | None:
     return None
 
 
-# offsets that count messages ------------------------------------------------------------------------------------------
+# offsets counted in messages ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _OffsetProbe:
-    """A search for the first readable offset behind `start`; nothing up to `bad` can be read."""
+    """Search for the first readable offset behind `start`; nothing up to `bad` can be read."""
 
     start: int
     error: CorruptMessage
     end: int  # probe below this: the high watermark
     bad: int
-    good: int | None = None  # can be read
+    good: int | None = None  # lowest offset known to be readable
     first: int = 0  # the offset of the message found at good
     probe: int = 0
 
     def next(self) -> int | None:
-        """Where to probe next; None: the search is over."""
+        """Return where to probe next; None if the search is over."""
         if self.good is None:
             self.probe = min(self.start + max(1, 2 * (self.bad - self.start)), self.end - 1)
         else:
@@ -158,7 +160,7 @@ class _OffsetProbe:
 
 
 class OffsetSearch(ActiveSearches[_OffsetProbe]):
-    """A Search where offsets count messages."""
+    """Search by offsets that count messages."""
 
     def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
         return (cursor.position or 0) <= entry.offset < (cursor.high_watermark or 0)
@@ -204,7 +206,7 @@ class OffsetSearch(ActiveSearches[_OffsetProbe]):
         return ()
 
     def segments(self, tp: TopicPartition, starts: Sequence[int]) -> SearchResult | None:
-        """This search never needs segments."""
+        """Return None: this search never needs segments."""
         return None
 
 
@@ -213,17 +215,17 @@ def _missing(what: str, count: int) -> str:
 
 
 def _first_offset(fetched: MessageSet) -> int | None:
-    """The offset of the first message that is wanted, in a first entry that is whole."""
+    """Return the offset of the first wanted message in an intact first entry."""
     first = next(first_entry(fetched).messages(), None)
     return None if first is None else first.offset
 
 
-# positions that are bytes ---------------------------------------------------------------------------------------------
+# offsets counted in bytes ---------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _ByteProbe:
-    """A search from `start` on.  needs_segments: no position is left to probe before the next segment."""
+    """Search from `start`.  needs_segments: no offset is left to probe before the next segment."""
 
     start: int
     error: CorruptMessage
@@ -233,22 +235,24 @@ class _ByteProbe:
 
 
 class ByteSearch(ActiveSearches[_ByteProbe]):
-    """A Search where positions are bytes.  next_border(bytes, start): where the next entry begins in them."""
+    """Search by byte offsets.  next_border(bytes, start): where the next entry begins in them."""
 
     def __init__(self, next_border: Callable[[memoryview, int], int | None]) -> None:
         super().__init__()
         self._next_border = next_border
 
     def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
-        """Only to the end of the fetched bytes, or to an entry with a right checksum: inside a message any bytes may
-        look like the head of an entry."""
+        """True only if the entry ends at the end of the fetched bytes, or before an entry with a correct checksum:
+        inside a message any bytes may look like the head of an entry."""
         end = entry.resume_at - fetched.position
         return (fetched.short and end == len(fetched.raw)) or self._next_border(fetched.raw[end:], 0) == 0
 
     def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:
         size = entry.resume_at - entry.offset
         what = (
-            f"a wrapper of {size} bytes, and who knows how many messages," if entry.wrapper else f"one of {size} bytes"
+            f"a wrapper of {size} bytes, with an unknown number of messages,"
+            if entry.wrapper
+            else f"one of {size} bytes"
         )
         return SearchResult(entry.offset, error, entry.resume_at, size, f"{what} is missing")
 

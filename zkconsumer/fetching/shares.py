@@ -1,46 +1,46 @@
-"""Shares of a memory budget: how much each partition may take, so that waiting partitions never stop the others.  Pure.
+"""Shares of a memory budget: limits each partition, so that waiting partitions never stop the others.  Pure.
 
 A partition whose bytes are fetched and not done may wait for anything: a target topic that is being created, a target
 broker that is down, a reader.  The fetcher learns that only after it has fetched the bytes, and keeps them.  So the
 budget is divided beforehand:
 
-    slots      a quarter of the budget, divided evenly among all partitions.  What a partition has not taken of its slot
-               is kept free for it, so every partition can be fetched, whatever the others hold
-    waiting    partitions that wait hold at most three quarters together; those that rest are asked for as much
+    slots      a quarter of the budget, divided evenly among all partitions.  The free rest of a partition's slot
+               stays reserved for it, so every partition can be fetched, whatever the others hold
+    waiting    waiting partitions hold at most three quarters together; requests for resting ones count with them
     moving     partitions that are neither new nor stalled take whatever the slots leave
 
     new        none of its bytes was ever done
     stalled    it holds bytes, and none of its bytes was done for STALL_S
     waits      new or stalled
 
-When every partition holds its slot, those that move can take all of the budget.  An entry that never fits beside the
-slots, or beside what is asked for again and again from partitions that rest, is asked for once there is room: until
-then, for SAVE_S at most, no other partition, of whichever broker, is asked for.  Where it is larger than the budget of
-its stream, those of the other streams wait as well.
+When every partition holds its slot, those that move can take all of the budget.  An entry that never fits next to the
+slots, or next to the repeated requests for resting partitions, is requested once there is room: until then, for at most
+SAVE_S, no other partition of any broker is requested.  If it is larger than the budget of its stream, the partitions of
+other streams wait as well.
 
-A broker may return an entry that is larger than what was asked for; entry_bytes is the largest such difference so far,
-and is kept free as well.
+A broker may return an entry that is larger than the request; entry_bytes is the largest such excess so far, and is kept
+free as well.
 
     shares.open() .. close()               a partition begins and ends
-    ask, answered, take, give_back         its bytes: asked for, response there, fetched, done (or dropped)
-    offer(now)                             what one fetch may ask for: see Offer
+    ask, answered, take, give_back         its bytes: requested, response received, fetched, done (or dropped)
+    offer(now)                             what one fetch may request: see Offer
 
-Every method takes the same time, however many partitions there are, but save_for, which is rare.
+Every method takes the same time, however many partitions there are, except save_for, which is rare.
 """
 
 from __future__ import annotations
 
 STALL_S = 1.0
-SAVE_S = 2.0  # a long poll, and the response of one
+SAVE_S = 2.0  # enough for a long poll and its response
 WAITING_SHARE = 3, 4  # of the budget
 SLOTS_SHARE = 1, 4
-LARGEST_SLOT = 65536  # a fetch plan asks for so much at least, where there is room
+LARGEST_SLOT = 65536  # a fetch plan requests at least this much if there is room
 LEAST_SLOT = 512  # below this, not every partition has a slot
 LARGEST_MARGIN_SHARE = 1, 8
 
 
 class Holding:
-    """What one partition holds of a budget.
+    """Bytes that one partition holds of a budget.
 
     asked: in requests without a response; held: fetched and not done.  moved_at: when some of it was last done, or when
     it began to hold anything.
@@ -72,23 +72,23 @@ class Holding:
 
 
 class Saving:
-    """The partition that others wait for, so that its next entry finds room: one at a time, for SAVE_S.
+    """Partition that others wait for, so that its next entry finds room: one at a time, for SAVE_S.
 
-    shares: whose partitions wait.
+    shares: the shares whose partitions wait.
     """
 
     def __init__(self) -> None:
         self.shares: list[Shares] = []
-        self._whose: tuple[Holding, float] | None = None  # until when
+        self._whose: tuple[Holding, float] | None = None  # the partition, and until when
 
     def begin(self, holding: Holding, now: float) -> None:
-        """Let the others wait, unless they wait already, or some hold what may never be done: what is only asked for
-        comes back by itself."""
+        """Let the others wait, unless they wait already, or some hold bytes that may never be done: bytes that are only
+        requested come back by themselves."""
         if self.whose(now) is None and not any(each.stuck for each in self.shares):
             self._whose = holding, now + SAVE_S
 
     def end(self, holding: Holding) -> None:
-        """Note that a fetch for its entry was sent."""
+        """Record that a fetch for its entry was sent."""
         if self._whose is not None and self._whose[0] is holding:
             self._whose = None
 
@@ -99,17 +99,17 @@ class Saving:
 
 
 class Shares:
-    """The shares of a budget of `limit` bytes.  of_all: for entries larger than that; it is known to other shares, too.
+    """Shares of a budget of `limit` bytes.  of_all: for entries larger than that; other shares have the same object.
 
-    used: all that is taken; waiting: what partitions that wait hold; kept: what the slots keep free; aside: what
-    partitions that rest are asked for.
+    used: all bytes taken; waiting: bytes of waiting partitions; kept: bytes kept free for the slots; aside: bytes
+    requested for resting partitions.
     """
 
     def __init__(self, limit: int, of_all: Saving | None = None) -> None:
         self.limit = limit
         self.used = self.waiting = self.kept = self.aside = 0
         self.slot = LARGEST_SLOT
-        self.entry_bytes = 0  # the most by which a response was larger than what was asked for
+        self.entry_bytes = 0  # largest excess of a response over its request
         self._most_waiting = limit * WAITING_SHARE[0] // WAITING_SHARE[1]
         self._for_slots = limit * SLOTS_SHARE[0] // SLOTS_SHARE[1]
         self._of_all = of_all if of_all is not None else Saving()
@@ -117,12 +117,12 @@ class Shares:
         for saving in (self._saving, self._of_all):
             saving.shares.append(self)
         self._holdings: dict[Holding, None] = {}
-        self._moving: dict[Holding, None] = {}  # those that hold bytes, by moved_at
+        self._moving: dict[Holding, None] = {}  # partitions that hold bytes, by moved_at
 
     # partitions -------------------------------------------------------------------------------------------------------
 
     def open(self) -> Holding:
-        """Add a partition; returns what it holds."""
+        """Add a partition, and return its holding."""
         holding = Holding()
         self._holdings[holding] = None
         self.kept += self.slot
@@ -130,7 +130,7 @@ class Shares:
         return holding
 
     def close(self, holding: Holding) -> None:
-        """Remove a partition.  What it still holds counts until it is given back."""
+        """Remove a partition.  Its remaining bytes count until they are released."""
         if not holding.closed:
             holding.closed = True
             del self._holdings[holding]
@@ -152,11 +152,11 @@ class Shares:
     # bytes ------------------------------------------------------------------------------------------------------------
 
     def ask(self, holding: Holding, nbytes: int) -> None:
-        """Count bytes that a request asks for."""
+        """Count the bytes of a request."""
         self._count(holding, asked=nbytes)
 
     def answered(self, holding: Holding, nbytes: int) -> None:
-        """Take back what ask() counted: the response came, or never will."""
+        """Undo ask(): the response came, or never will."""
         self._count(holding, asked=-nbytes)
 
     def take(self, holding: Holding, nbytes: int, now: float) -> None:
@@ -168,7 +168,7 @@ class Shares:
             self._moving[holding] = None
 
     def give_back(self, holding: Holding, nbytes: int, now: float) -> None:
-        """Release bytes that are done or dropped; the partition moves."""
+        """Release bytes that are done or dropped, which counts as moving."""
         if holding.waits:
             self.waiting -= holding.bytes
             holding.new = holding.stalled = False
@@ -179,8 +179,7 @@ class Shares:
             self._moving[holding] = None  # behind all that moved before
 
     def set_aside(self, nbytes: int) -> None:
-        """Count bytes that a request asks for from resting partitions, out of their slots; a negative number takes them
-        back."""
+        """Count bytes requested for resting partitions, out of their slots; a negative number undoes that."""
         self.used += nbytes
         self.aside += nbytes
 
@@ -195,14 +194,14 @@ class Shares:
             self.kept += self._own(holding) - own
 
     def larger(self, nbytes: int) -> None:
-        """Learn that a response was so many bytes larger than what was asked for."""
+        """Record by how many bytes a response was larger than requested."""
         most = self.limit * LARGEST_MARGIN_SHARE[0] // LARGEST_MARGIN_SHARE[1]
         self.entry_bytes = min(most, max(self.entry_bytes, nbytes))
 
     # questions --------------------------------------------------------------------------------------------------------
 
     def offer(self, now: float) -> Offer:
-        """Return what a fetch may ask for now."""
+        """Return what a fetch may request now."""
         while self._moving:
             oldest = next(iter(self._moving))
             if now - oldest.moved_at < STALL_S:
@@ -214,17 +213,17 @@ class Shares:
 
     @property
     def stuck(self) -> bool:
-        """Whether a partition that waits holds something."""
+        """True if a waiting partition holds bytes."""
         return any(each.held and each.waits for each in self._holdings)
 
     def save_for(self, holding: Holding, size: int, now: float) -> None:
-        """Let all others wait for a partition whose next entry, of `size` bytes, never fits beside them."""
+        """Let all others wait for a partition whose next entry, of `size` bytes, never fits together with them."""
         self._saving.begin(holding, now)
         if size > self.limit:
             self._of_all.begin(holding, now)
 
     def saved(self, holding: Holding) -> None:
-        """Note that a fetch for the large entry of a partition was sent: the others wait for it no longer."""
+        """Record that a fetch for the large entry of a partition was sent: the others need not wait any longer."""
         self._saving.end(holding)
         self._of_all.end(holding)
 
@@ -234,25 +233,25 @@ class Shares:
 
     @property
     def kept_free(self) -> int:
-        """Bytes that are kept free for the slots, with room for one entry that is larger than its slot."""
+        """Return the bytes kept free for the slots, with room for one entry that is larger than its slot."""
         kept = min(self.kept, self._for_slots) - self.aside
         return kept + self.entry_bytes if kept > 0 else 0
 
     def free_for(self, partitions: int, now: float) -> int:
-        """Return how many bytes so many partitions, which hold nothing, may ask for together."""
+        """Return how many bytes this number of partitions, which hold nothing, may request together."""
         if self.saved_for(now) is not None:
             return 0
         free = self.limit - self.used - max(0, self.kept_free - partitions * self.slot)
-        return min(free, self._most_waiting - self.aside)  # the rest are slots of those that do not rest
+        return min(free, self._most_waiting - self.aside)  # the rest are slots of partitions that do not rest
 
     @property
     def for_waiting(self) -> int:
-        """Bytes that waiting partitions may still take, beside their slots."""
+        """Return the bytes that waiting partitions may still take, in addition to their slots."""
         return self._most_waiting - self.waiting
 
 
 class Offer:
-    """Bytes that one fetch may ask for.  Each grant leaves less for the next one; the shares count nothing yet."""
+    """Bytes that one fetch may request.  Each grant leaves less for the next one; the shares count nothing yet."""
 
     __slots__ = (
         "_alone", "_for_waiting", "_free", "_kept", "_limit", "_nothing_waits", "_now", "_saved", "_shares", "_slot",
@@ -269,8 +268,8 @@ class Offer:
         self._nothing_waits = shares.waiting == 0
 
     def room(self, holding: Holding) -> int:
-        """Return how many bytes a partition may ask for without touching the slots of the others; a waiting one also
-        stays within the share of all that wait.  grant_slot() is not bound by that share."""
+        """Return how many bytes a partition may request without touching the slots of the others; a waiting one also
+        stays within the share of all waiting partitions.  That share does not limit grant_slot()."""
         if self._waits_for_another(holding):
             return 0
         own = self._slot - holding.asked - holding.held
@@ -282,11 +281,11 @@ class Offer:
         return self._limit if self._alone else room
 
     def grant(self, holding: Holding, size: int) -> None:
-        """Grant a partition so many bytes, at most its room."""
+        """Grant a partition `size` bytes, at most its room."""
         self._count(holding, size, max(0, self._slot - holding.asked - holding.held))
 
     def grant_slot(self, holding: Holding, wanted: int, known: int = 0) -> int:
-        """Grant a partition what is left of its slot, however much the others hold; returns the bytes, 0 for none.
+        """Grant a partition what is left of its slot, however much the others hold; return the bytes, or 0.
 
         known: the size of its next entry, if it is known and larger than its slot.
         """
@@ -305,13 +304,14 @@ class Offer:
         return size
 
     def grant_whole(self, holding: Holding, size: int) -> bool:
-        """Grant a partition `size` bytes, for one large entry; False: there is no room, or others go first."""
+        """Grant a partition `size` bytes, for one large entry.  Return False if there is no room, or others go
+        first."""
         if self._waits_for_another(holding):
             return False
         own = max(0, self._slot - holding.asked - holding.held)
         room = self._free - max(0, self._kept - own)
         if size > self._limit - self._kept:
-            room = self._free  # it never fits beside the slots of the others
+            room = self._free  # the entry never fits together with the slots of the others
         fits = size <= room and (not holding.waits or self._nothing_waits or size <= self._for_waiting)
         if not (fits or self._alone):
             self._save(holding, size, room)
@@ -326,14 +326,14 @@ class Offer:
             self._save(holding, size, self._free)
 
     def _save(self, holding: Holding, size: int, room: int) -> None:
-        # What rests is always asked for, so that what it takes never comes free unless it is waited for.
+        # Requests for resting partitions are repeated, so their bytes never come free unless the entry waits for them.
         if size > self._limit - self._kept or size <= room + self._shares.aside:
             self._shares.save_for(holding, size, self._now)
 
     def spent(self, least: int) -> bool:
-        """True if no partition has room for so many bytes."""
+        """True if no partition has room for `least` bytes."""
         if self._saved is not None:
-            return False  # it may come yet
+            return False  # room may come yet
         return not self._alone and self._free - max(0, self._kept - self._slot) < least
 
     def _waits_for_another(self, holding: Holding) -> bool:

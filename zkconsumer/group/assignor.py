@@ -1,11 +1,11 @@
-"""Partition assignment: range and roundrobin.  Pure; must give exactly what the JVM's members compute, or two members
-claim the same partition.
+"""Partition assignment: range and roundrobin.  Pure.  It must compute exactly the assignment of the JVM's members, or
+two members claim the same partition.
 
 Every member computes the whole assignment for itself from the same inputs: the threads that read a topic, its
 partitions, and two sort orders.  Threads are sorted as text by UTF-16 code unit, as Java compares strings: `c-10`
-before `c-2`, capitals before small letters.  Partitions come sorted by the dialect: numbers in 0.8, text in 0.7.
+before `c-2`, capitals before small letters.  The dialect sorts partitions: as numbers in 0.8, as text in 0.7.
 
-Nothing in ZooKeeper says which strategy a group uses: all its members must have the same one.
+Nothing in ZooKeeper says which strategy a group uses: all its members must be configured with the same one.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ RANGE, ROUNDROBIN = "range", "roundrobin"  # partition.assignment.strategy
 
 
 class StrategyRefused(ValueError):
-    """The strategy does not allow a group such as this one; every JVM member with it fails in the same way."""
+    """Raised when the strategy does not allow such a group; every JVM member with the strategy fails in the
+    same way."""
 
 
 def java_order(names: Iterable[str]) -> list[str]:
-    """Sorted as Java sorts strings; Python's own order for ASCII."""
+    """Return names as Java sorts strings, which is Python's own order for ASCII."""
     return sorted(names, key=_utf16)
 
 
 class Threads(Sequence[str]):
     """Thread ids of the members that read a topic, in Java's order.
 
-    They are made as they are asked for: another member may register any number of streams.
+    They are computed on demand: another member may register any number of streams.
     """
 
     def __init__(self, streams: Mapping[str, int]) -> None:
-        """streams: of each member."""
+        """streams: number of streams by member."""
         self.streams = dict(streams)
         self._count = sum(self.streams.values())
-        self._first: list[str] = []  # as many as were asked for: topics that the same members read share them
+        self._first: list[str] = []  # computed so far; topics with the same readers share them
 
     def first(self, count: int) -> list[str]:
-        """The first of them; all, if there are no more."""
+        """Return the first `count` threads, or all if there are no more."""
         if len(self._first) < min(count, self._count):
-            # No thread of a member comes before its first one: only so many members can have any of them.
+            # No thread of a member comes before its first one, so only `count` members can have any of them.
             begin = sorted((member for member, n in self.streams.items() if n > 0), key=lambda m: _utf16(f"{m}-0"))
             self._first = list(islice(self._merged(begin[:count]), count))
         return self._first[:count]
@@ -86,7 +87,7 @@ class Threads(Sequence[str]):
 
 
 def _of_member(member: str, count: int) -> Iterator[str]:
-    """The thread ids of a member in Java's order: 0, 1, 10, 11, 2."""
+    """Yield the thread ids of a member in Java's order: 0, 1, 10, 11, 2."""
     if count > 0:
         yield f"{member}-0"
     number = 1
@@ -107,19 +108,20 @@ def _utf16(name: str) -> bytes:
 
 
 def _in_order(names: Iterable[str], most: int) -> list[str]:
-    """Thread ids in Java's order: of Threads as many as may get anything, of others all."""
+    """Return thread ids in Java's order: for Threads only as many as may get anything, otherwise all."""
     return names.first(most) if isinstance(names, Threads) else java_order(set(names))
 
 
 def assign_range(
     partitions_in_order: Mapping[str, Sequence[PartitionId]], threads: Mapping[str, Iterable[str]]
 ) -> dict[str, list[TopicPartition]]:
-    """Assign each topic alone: its partitions in order are cut into runs for its threads in order, longer ones first.
+    """Assign each topic separately: its partitions in order are cut into runs for its threads in order, longer ones
+    first.
 
-    partitions_in_order: by topic, in the dialect's order; a topic that is absent has none.
-    threads: thread ids by topic, of all members that read it, in any order.
-    Returns partitions by thread; a thread that gets nothing is there with an empty list, or, of Threads, not at all.
-    (RangeAssignor of 0.8.2.2: position start = q*i + min(i, r), length q or q + 1.)
+    partitions_in_order: by topic, in the dialect's order; a missing topic has no partitions. threads: thread ids by
+    topic, of all members that read it, in any order.  Return partitions by thread; a thread that gets nothing has an
+    empty list, or, for Threads, no entry. (RangeAssignor of 0.8.2.2: position start = q*i + min(i, r), length q or q +
+    1.)
     """
     assigned: dict[str, list[TopicPartition]] = {}
     pace, done = Pace(PAUSE_THREADS), 0
@@ -140,13 +142,13 @@ def assign_roundrobin(
     threads: Mapping[str, Iterable[str]],
     relaxed: bool = False,
 ) -> dict[str, list[TopicPartition]]:
-    """Assign all partitions of all topics in the order of their hashes, to the threads in a circle.
+    """Assign all partitions of all topics in the order of their hashes, to the threads in turn.
 
-    partitions_in_order, threads, the result: as of assign_range, but of every topic that any member reads.
-    relaxed: the rule from 0.10.2 on, where a thread that does not read a topic is skipped; before, all threads had
-    to read the same topics.  Raises StrategyRefused then.
-    (RoundRobinAssignor of 0.8.2.2 and 0.10.2: `[topic,partition]` by String.hashCode, signed.  The JVM leaves the order
-    of equal hashes to its hash maps; here they stay in the order of the topics' names.)
+    partitions_in_order, threads and the result are as in assign_range, but for every topic that any member reads.
+    relaxed: the rule since 0.10.2, by which a thread that does not read a topic is skipped; before, all threads had to
+    read the same topics.  Raises StrategyRefused otherwise. (RoundRobinAssignor of 0.8.2.2 and 0.10.2:
+    `[topic,partition]` by String.hashCode, signed.  The JVM leaves the order of equal hashes to its hash maps; here
+    they stay in the order of the topics' names.)
     """
     everything = [TopicPartition(topic, p) for topic in java_order(threads) for p in partitions_in_order.get(topic, ())]
     if not relaxed:
@@ -165,13 +167,13 @@ def assign_roundrobin(
 
 
 class _Turns:
-    """When threads have their turn in the circle, by the topic they read."""
+    """Turns of threads in the circle, by the topic they read."""
 
     def __init__(self, circle: Sequence[str], everybody: bool) -> None:
-        """everybody: all of them read every topic."""
+        """everybody: all threads read every topic."""
         self._all = range(len(circle)) if everybody else None
         self._turn = {} if everybody else {thread: at for at, thread in enumerate(circle)}
-        self._known: dict[int, list[int]] = {}  # by object: topics that the same members read share their threads
+        self._known: dict[int, list[int]] = {}  # by object identity: topics with the same readers share their threads
         self._pace, self._done = Pace(PAUSE_THREADS), 0
 
     def of(self, readers: Iterable[str]) -> Sequence[int]:
@@ -186,7 +188,8 @@ class _Turns:
 
 
 def _circle(threads: Mapping[str, Iterable[str]], relaxed: bool, partitions: int) -> list[str]:
-    """All threads in Java's order that may get one of so many partitions.  Raises StrategyRefused for too many."""
+    """Return all threads, in Java's order, that may get one of the partitions.  Raises StrategyRefused for too
+    many."""
     if not all(isinstance(names, Threads) for names in threads.values()):
         return java_order({thread for names in threads.values() for thread in names})
     streams: dict[str, int] = {}
@@ -195,7 +198,7 @@ def _circle(threads: Mapping[str, Iterable[str]], relaxed: bool, partitions: int
         for member, count in names.streams.items():
             streams[member] = max(count, streams.get(member, 0))
     found = Threads(streams)
-    if not relaxed:  # all read the same, so nobody is passed over
+    if not relaxed:  # all read the same topics, so no thread is skipped
         return found.first(partitions)
     if len(found) > MAX_CIRCLE:
         raise StrategyRefused(
@@ -229,7 +232,7 @@ def _same(names: Iterable[str], others: Iterable[str]) -> bool:
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first thread ids, in a sentence."""
+    """Return the first thread ids, for a sentence."""
     found = _in_order(names, NAMED + 1)
     return ", ".join(found[:NAMED]) + (", ..." if len(found) > NAMED else "")
 
@@ -240,7 +243,7 @@ def assign(
     threads: Mapping[str, Iterable[str]],
     relaxed: bool = False,
 ) -> dict[str, list[TopicPartition]]:
-    """Partitions by thread, by the strategy: range or roundrobin.  Raises StrategyRefused."""
+    """Return partitions by thread, by the strategy: range or roundrobin.  Raises StrategyRefused."""
     if strategy == RANGE:
         return assign_range(partitions_in_order, threads)
     return assign_roundrobin(partitions_in_order, threads, relaxed)

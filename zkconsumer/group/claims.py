@@ -1,13 +1,13 @@
-"""Owner nodes: /consumers/GROUP/owners/TOPIC/PARTITION, ephemeral, its data the thread id that reads the partition.
+"""Owner nodes: /consumers/GROUP/owners/TOPIC/PARTITION, ephemeral, with the thread id that reads the partition as data.
 
-A node is ours when its ephemeralOwner is our session, never because its text is: the same text may belong to our dead
-session, and such a node vanishes while another member takes the partition.  All or nothing per attempt: what an attempt
-won before it met a foreign node is rolled back, unless the caller wants to keep it.  Only nodes of our session are ever
+A node is ours if its ephemeralOwner is our session, never because of its text: the same text may belong to our dead
+session, and such a node vanishes while another member takes the partition.  All or nothing per attempt: claims won
+before an attempt met a foreign node are rolled back, unless the caller keeps them.  Only nodes of our session are ever
 deleted, and by version.
 
 Own nodes are watched: one that vanishes or changes while held is reported at once (`on_lost`); one that goes while it
-is claimed counts as contested.  Foreign ones that we wait for are watched, too (`on_free`), so that no member waits
-longer than the old owner holds on.
+is claimed counts as contested.  Foreign nodes that we wait for are watched, too (`on_free`), so that no member waits
+longer than the old owner holds them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-AUDIT_NODES, AUDIT_SHARE = 100, 10  # a timed audit asks for so many owner nodes at least, and for that part of all
-CREATE_TRIES = 3  # for a node that is released just while its owner is read
-VERIFY_TRIES = 3  # for nodes that are touched just while it is looked whose they are
+AUDIT_NODES, AUDIT_SHARE = 100, 10  # a timed audit checks at least 100 owner nodes, and at least a tenth of all
+CREATE_TRIES = 3  # for a node that is released while its owner is read
+VERIFY_TRIES = 3  # for nodes that are touched while their owners are checked
 
 
 class Claims:
-    """The owner nodes of this session.  held: partition -> thread id."""
+    """Owner nodes of this session.  held: partition -> thread id."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Claims:
         self._group = group
         self._on_lost = on_lost
         self._on_free = on_free
-        self._by_path: dict[str, TopicPartition] = {}  # of what is held
+        self._by_path: dict[str, TopicPartition] = {}  # of held partitions
         self._touched: set[str] = set()  # nodes whose watch fired while they were not held
-        self._audited = 0  # of what is held, by the last timed audit
+        self._audited = 0  # position of the last timed audit in what is held
         self._lock = Lock()
         self._watch_own = self._own_touched
         self._watch_foreign = self._foreign_touched
@@ -59,12 +59,12 @@ class Claims:
     # claim --------------------------------------------------------------------------------------------------------
 
     def claim(self, wanted: Mapping[TopicPartition, str], keep: bool = False) -> dict[TopicPartition, str]:
-        """Win all of wanted (partition -> thread id), or none; returns the owners of the contested ones (empty: all
+        """Win all wanted claims (partition -> thread id), or none; return the owners of the contested ones (empty: all
         won).
 
-        keep: those that were won are held also when others were not.
+        keep: keep claims that were won, even if others were not.
 
-        Raises ZooKeeperAway; then it is not known what was won: `sweep` finds out on the next CONNECTED.
+        Raises ZooKeeperAway; then it is unknown which claims were won: `sweep` finds out on the next CONNECTED.
         """
         with self._lock:
             return self._claim(wanted, keep)
@@ -87,7 +87,7 @@ class Claims:
         return {paths[path]: owner for path, owner in contested.items()}
 
     def _create(self, data: Mapping[str, bytes], session_id: int | None) -> tuple[set[str], dict[str, str]]:
-        """Create the nodes; those that are there already are ours, made ours, or contested."""
+        """Create the nodes; existing ones are ours, taken over, or contested."""
         won: set[str] = set()
         contested: dict[str, str] = {}
         open_ = list(data)
@@ -113,7 +113,7 @@ class Claims:
         return won, contested | dict.fromkeys(open_, "a node that comes and goes")
 
     def _create_each(self, data: Mapping[str, bytes], session_id: int | None) -> dict[str, WriteOutcome]:
-        """The first alone, so that the fail point lies between claims; the others pipelined."""
+        """Create the first node separately, so that the fail point is between claims; the others are pipelined."""
         first = dict(list(data.items())[:1])
         outcomes = self._session.create(first, True, session_id)
         if len(data) > 1:
@@ -123,12 +123,13 @@ class Claims:
         return outcomes
 
     def _take_over(self, path: str, node: Node, data: bytes, session_id: int | None) -> None:
-        """The node is our session's; another thread of ours may have had it."""
+        """Take over a node of our session, which another thread of ours may have had."""
         if node.data != data:
             self._session.write({path: (data, node.version)}, session_id)
 
     def _gone(self, won: set[str], session_id: int | None) -> set[str]:
-        """Watch what was won; those that are not ours (any more), also those that went while others were asked for."""
+        """Watch claims that were won, and return those that are not ours any more, including nodes that went
+        meanwhile."""
         gone, asked = set[str](), won
         for _ in range(VERIFY_TRIES):
             self._touched.clear()
@@ -139,24 +140,24 @@ class Claims:
         return gone | asked
 
     def _verify_and_watch(self, won: Iterable[str], session_id: int | None) -> set[str]:
-        """Watch what was won; those that are not ours (any more)."""
+        """Watch claims that were won, and return those that are not ours any more."""
         found = self._session.stat(won, self._watch_own, session_id)
         return {path for path, node in found.items() if node is None or node.owner != session_id}
 
     # release ------------------------------------------------------------------------------------------------------
 
     def release(self, tps: Iterable[TopicPartition]) -> None:
-        """Delete the owner nodes of tps as far as they are ours.  Raises ZooKeeperAway; `sweep` then finds the rest."""
+        """Delete the owner nodes of tps that are ours.  Raises ZooKeeperAway; `sweep` then finds the rest."""
         session_id = self._session.session_id
         paths = [self._path(tp) for tp in tps]
-        for path in paths:  # first: deleting them fires our own watches
+        for path in paths:  # before the deletion, which fires our own watches
             tp = self._by_path.pop(path, None)
             if tp is not None:
                 del self.held[tp]
         self._roll_back(set(paths), session_id)
 
     def forget(self, tps: Iterable[TopicPartition] | None = None) -> None:
-        """These (None: all, the session is over) were lost; nothing is deleted."""
+        """Forget claims that were lost (None: all, because the session is over); nothing is deleted."""
         for tp in list(self.held) if tps is None else tps:
             if self.held.pop(tp, None) is not None:
                 self._by_path.pop(self._path(tp), None)
@@ -173,14 +174,15 @@ class Claims:
     # audit --------------------------------------------------------------------------------------------------------
 
     def lost(self, tps: Iterable[TopicPartition] | None = None) -> set[TopicPartition]:
-        """Those held (of tps) whose node is not ours any more, as ZooKeeper says now; the rest is watched again."""
+        """Return held partitions (of tps) whose node in ZooKeeper is not ours any more; the others are watched
+        again."""
         asked = {self._path(tp): tp for tp in (self.held if tps is None else tps) if tp in self.held}
         gone = self._verify_and_watch(asked, self._session.session_id)
         return {asked[path] for path in gone if asked[path] in self.held}
 
     def some_in_turn(self) -> list[TopicPartition]:
-        """Those that a timed audit asks for: all where they are few, else another part each time.  Their watches say
-        when one is touched, and sweep() sees that one is gone."""
+        """Return the partitions for a timed audit: all if they are few, else another part each time.  Their watches
+        report changes, and sweep() notices missing ones."""
         held = list(self.held)
         count = max(AUDIT_NODES, -(-len(held) // AUDIT_SHARE))
         begin = self._audited if self._audited < len(held) else 0
@@ -188,9 +190,9 @@ class Claims:
         return held[begin : begin + count]
 
     def sweep(self) -> list[str]:
-        """Delete nodes of our session that we do not hold (left by an attempt or a lapsed lease); their paths.  What we
-        hold and is not there is reported as lost."""
-        with self._lock:  # a claim under way has nodes that it does not hold yet
+        """Delete nodes of our session that we do not hold (left by an attempt or a lapsed lease), and return their
+        paths.  Held nodes that are missing are reported as lost."""
+        with self._lock:  # an unfinished claim has nodes that it does not hold yet
             return self._sweep()
 
     def _sweep(self) -> list[str]:
@@ -210,7 +212,7 @@ class Claims:
     # watches ------------------------------------------------------------------------------------------------------
 
     def _own_touched(self, path: str, changed: bool) -> None:
-        """Our node vanished or was overwritten: not one more message may be delivered."""
+        """Handle that our node vanished or was overwritten: no further message may be delivered."""
         tp = self._by_path.get(path) if changed else None  # a lost connection says nothing about the node
         if changed and tp is None:
             self._touched.add(path)

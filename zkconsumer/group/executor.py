@@ -1,7 +1,7 @@
-"""Executor of rebalance actions: runs one action of the step machine (rebalance), and reports.  In the event loop.
+"""Executor of rebalance actions: runs one action of the step machine (rebalance), and reports.  Runs in the event loop.
 
-Each method is the action of its name (steps.Do says what each does and what it may report).  A failure of ZooKeeper, a
-store or a broker is a report, too: `Failed`.
+Each method runs the action of its name (steps.Do says what each does and what it may report).  A failure of ZooKeeper,
+a store or a broker is also a report: `Failed`.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ from zkconsumer.session.zksession import SessionState, ZkSession
 
 SESSION_POLL_S = 0.05
 OTHERS_REGISTER_S = 1.0
-REPORT_AFTER_S = 3.0  # an id node of another session is reported only when it stays
+REPORT_AFTER_S = 3.0  # an id node of another session is reported only if it stays longer
 
 
 class _Place(NamedTuple):
-    """Position of a partition when it was taken: its last committed offset, and the topic whose log that is of."""
+    """State of a partition when it was taken: its last committed offset, and the topic whose log it belongs to."""
 
     committed: int
     topic: TopicCreation | None
 
 
 class RebalanceExecutor:
-    """Runs the actions of one member, one at a time.
+    """Executor of the actions of one member, one at a time.
 
-    cursors: the partitions that the member owns and reads; made, started and dropped here.  closing(): the member is
-    shutting down.  unrecoverable: why the group can never be read here, once that is known.
+    cursors: the partitions that the member owns and reads; made, started and dropped here.  closing(): True while the
+    member shuts down.  unrecoverable: why the group can never be read here, once that is known.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RebalanceExecutor:
         closing: Callable[[], bool],
     ) -> None:
         self.cursors = cursors
-        self.freed = Event()  # a contested owner node went away
+        self.freed = Event()  # set when a contested owner node went away
         self.unrecoverable: FilterUnknown | None = None
         self.deleted: dict[str, str] = {}  # topics that were read and are deleted, with a sentence each
         self._session = session
@@ -99,11 +99,11 @@ class RebalanceExecutor:
         self._config = config
         self._on_event = on_event
         self._closing = closing
-        self._taken: dict[TopicPartition, _Place] = {}  # where partitions were that were taken from us
-        self._went_on: set[TopicPartition] = set()  # of these, the ones whose offset was gone
-        self._id_deleted = False  # in this session
+        self._taken: dict[TopicPartition, _Place] = {}  # state of partitions when they were taken from us
+        self._went_on: set[TopicPartition] = set()  # those of them whose committed offset was gone
+        self._id_deleted = False  # True if it was deleted in this session
         self._located: dict[TopicPartition, Offset] = {}
-        self._recreated: dict[TopicPartition, TopicCreation] = {}  # owned, with a new log: the topic of the former log
+        self._recreated: dict[TopicPartition, TopicCreation] = {}  # former topic of partitions with a new log
         self._known_at_start: frozenset[TopicPartition] | None = None
         self._topics_before: frozenset[str] | None = None  # read until the subscription was changed
         self._reported_absent: set[str] = set()
@@ -143,7 +143,7 @@ class RebalanceExecutor:
         return self._owned.readable(cursor)
 
     def resubscribed(self) -> None:
-        """The member subscribes to other topics: what is new to it begins as after a start."""
+        """Record a new subscription: topics that are new to it begin as after a start."""
         if self._topics_before is None:
             self._topics_before = frozenset(self._group.partitions)
 
@@ -156,7 +156,7 @@ class RebalanceExecutor:
             self._on_event(ConsumerEvent("claim", text))
 
     def rewrite_offsets(self, tps: Iterable[TopicPartition]) -> None:
-        """Have offsets of these written again whose nodes were deleted under us: only their owner knows them.  Raises
+        """Have offsets written again whose nodes were deleted by others: only their owner knows them.  Raises
         ZooKeeperAway."""
         for tp in self._store.deleted(self._config.group_id, [tp for tp in tps if tp in self.cursors]):
             cursor = self.cursors.get(tp)
@@ -165,7 +165,7 @@ class RebalanceExecutor:
                 self._on_event(ConsumerEvent("offset", text, tp, offset=cursor.committed))
                 self._commits.commit_soon()
 
-    # one action each ----------------------------------------------------------------------------------------------
+    # actions ---------------------------------------------------------------------------------------------------------
 
     def _register(self, action: Action) -> Report:
         began = now()
@@ -190,8 +190,8 @@ class RebalanceExecutor:
             self._group.wait_for_id(1.0)
         self.sweep()
         if self._id_deleted:
-            # Who deletes the nodes of a group deletes those of all members.  One that claimed at once would take the
-            # partitions of the others, whose places it does not know.
+            # A client that deletes the nodes of a group deletes those of all members.  If this member claimed at once,
+            # it would take the partitions of the others, whose offsets it does not know.
             self._id_deleted = False
             sleep(OTHERS_REGISTER_S)
         return Finished(action.turn)
@@ -222,7 +222,7 @@ class RebalanceExecutor:
         return GroupRead(action.turn, found, left_out, recreated)
 
     def _end_former_logs(self) -> None:
-        """Commit nothing more of partitions whose topic was deleted, whether or not there is a new one: such a commit
+        """Commit nothing more for partitions whose topic was deleted, whether or not there is a new one: such a commit
         would be newer than the new topic."""
         lost: dict[str, list[Cursor]] = {}
         self.deleted = {
@@ -233,7 +233,7 @@ class RebalanceExecutor:
         for tp, cursor in self.cursors.items():
             today = self._group.creations.get(tp.topic)
             if today is None and not self._group.subscribes(tp.topic):
-                continue  # it was not read, for another subscription does not want it
+                continue  # it was not read, because the former subscription did not select it
             if cursor.topic is None or cursor.topic_deleted or today == cursor.topic:
                 continue
             cursor.topic_deleted, cursor.committed = True, None
@@ -261,7 +261,7 @@ class RebalanceExecutor:
         self._reported_surplus = set(self._group.surplus)
 
     def _report_absent(self) -> None:
-        """Report, once each time, that a topic that was asked for does not exist: perhaps its name is wrong."""
+        """Report once that a subscribed topic does not exist: perhaps its name is wrong."""
         absent = set(self._group.absent)
         for topic in sorted(absent - self._reported_absent):
             self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
@@ -276,7 +276,7 @@ class RebalanceExecutor:
         return Finished(action.turn)
 
     def _commit(self, action: Action) -> Report:
-        with suppress(ZooKeeperAway):  # which the commit says
+        with suppress(ZooKeeperAway):  # the commit reports it
             self.rewrite_offsets(action.assignment)
         failed = self._owned.commit(action.assignment)
         self._owned.forget(tp for tp in action.assignment if tp in self._recreated)
@@ -285,7 +285,7 @@ class RebalanceExecutor:
     def _release(self, action: Action) -> Report:
         self._owned.forget(action.assignment)
         for tp in action.assignment:
-            self._taken.pop(tp, None)  # its next owner goes on
+            self._taken.pop(tp, None)  # its next owner continues
         self._no_longer_recreated(action.assignment)
         self._claims.release(action.assignment)
         self._on_event(ConsumerEvent("released", some_of(action.assignment)))
@@ -303,18 +303,20 @@ class RebalanceExecutor:
         return ClaimsRefused(action.turn, contested, won)
 
     def _locate(self, action: Action) -> Report:
-        """Read the committed offsets, now that only we move them."""
+        """Read the committed offsets, now that only this member moves them."""
         self._located = known = self._owned.offsets(action.assignment)
         for tp, at in known.items():
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, int) and then is not None and today is not None:
-                known[tp] = former_read(tp.topic, at, then, today)  # whenever it was written: only we may have
+                known[tp] = former_read(
+                    tp.topic, at, then, today
+                )  # at any time: only this member could have written it
             elif at is None and self._owned.sought(tp) is None:
                 known[tp] = self._place_of(tp)
         return Located(action.turn, frozenset(known))
 
     def _place_of(self, tp: TopicPartition) -> int | None:
-        """Return the offset at which a partition was taken from this member, for one of which nothing is committed."""
+        """Return the offset at which a partition was taken from this member, if nothing is committed for it."""
         place = self._taken.get(tp)
         if place is None or place.topic != self._group.creations.get(tp.topic):
             return None
@@ -337,8 +339,8 @@ class RebalanceExecutor:
         for tp in action.assignment:
             if tp not in self.cursors:
                 continue
-            if tp in self._went_on:  # its place counts until something is committed again
-                self.cursors[tp].committed = None  # the store has nothing
+            if tp in self._went_on:  # it counts until something is committed again
+                self.cursors[tp].committed = None  # the store has no offset
                 self._commits.commit_soon()
             else:
                 self._taken.pop(tp, None)
@@ -350,13 +352,14 @@ class RebalanceExecutor:
         self._recreated.pop(cursor.tp, None)
 
     def _reset_of(self, tp: TopicPartition) -> str:
-        """Partitions that appear while we run are read from the start: they were not skipped on purpose."""
+        """Return the reset policy.  Partitions that appear while we run are read from the start: the user did not
+        choose to skip them."""
         appeared = self._known_at_start is not None and tp not in self._known_at_start
         return "smallest" if appeared else self._config.auto_offset_reset
 
     def _wait(self, action: Action) -> Report:
         self.freed.wait(timeout=action.wait_ms / 1000)
-        self.freed.clear()  # it ends one wait: the next round may fail before it claims, and has to wait
+        self.freed.clear()  # freed ends one wait only: the next round may fail before it claims, and must wait
         return Finished(action.turn)
 
     def _leave(self, action: Action) -> Report:

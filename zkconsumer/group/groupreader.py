@@ -1,10 +1,10 @@
-"""Group reader: our id node, and the group in ZooKeeper, read and watched, as `membership` needs it.
+"""Group reader: our id node, and the group in ZooKeeper, read and watched, for `membership`.
 
-    /consumers/G/ids             children watched: who joins or leaves
+    /consumers/G/ids             children watched: members that join or leave
     /consumers/G/ids/C           data watched: other clients create theirs empty and fill it a moment later
-    /brokers/topics              children watched when we subscribe by a filter: topics created and deleted
-    /brokers/topics/T            watched, of each topic we read: its partitions (topicnodes.py); also before it exists.
-                                 With roundrobin, of each topic that any member reads: all of them are assigned together
+    /brokers/topics              children watched if we subscribe by a filter: topics created and deleted
+    /brokers/topics/T            watched, for each topic we read, even before it exists: its partitions (topicnodes.py).
+                                 With roundrobin, for each topic that any member reads: all are assigned together
 
 A watch only says that something changed; the next read shows what.
 """
@@ -42,7 +42,7 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-FILTERS_S = 30.0  # of the processor, to tell which topics the members of a group read; thousands of both take less
+FILTERS_S = 30.0  # processor time to evaluate the filters of a group; thousands of members and topics take less
 
 
 class GroupReader:
@@ -61,7 +61,7 @@ class GroupReader:
     ) -> None:
         self.consumer_id = consumer_id
         self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
-        self.creations: dict[str, TopicCreation] = {}  # of the same, where their nodes have it
+        self.creations: dict[str, TopicCreation] = {}  # of the topics we read, if their nodes have it
         self.members = 0
         self.left_out: tuple[Unreadable, ...] = ()  # as last read
         self.surplus: list[Surplus] = []
@@ -74,9 +74,9 @@ class GroupReader:
         self._changed = changed
         self._path = dialect.znodes.member(group, consumer_id)
         self._leave_out = LeftOut(log.warning)
-        self._sessionless: frozenset[str] = frozenset()  # members whose id nodes no session holds, as last read
-        self._touches: dict[str, int] = {}  # topics whose watches fired since they were last read, and how often
-        self._away = 0  # how often the connection went, and the watches with it
+        self._sessionless: frozenset[str] = frozenset()  # members whose id nodes have no session, as last read
+        self._touches: dict[str, int] = {}  # number of fired watches by topic since the last read
+        self._away = 0  # how often the connection, and with it the watches, was lost
         self._away_read = 0
         self._freed = Flag()
         self._watch_ids = self._ids_touched
@@ -86,23 +86,24 @@ class GroupReader:
     # our id node --------------------------------------------------------------------------------------------------
 
     def subscribe(self, registration: Registration) -> None:
-        """Another subscription for this member; register() writes it, and until then read() says Unregistered."""
+        """Set another subscription for this member; register() writes it, and until then read() returns
+        Unregistered."""
         self._registration = registration
 
     def subscribes(self, topic: str) -> bool:
-        """Whether this member subscribes to a topic, where it exists."""
+        """True if this member subscribes to a topic, if it exists."""
         return topic in streams_by_topic(self._registration, [topic], self._exclude_internal, self._leave_own)
 
     @property
     def subscribed(self) -> bool:
-        """Whether our id node holds our subscription, as it was last written or read."""
+        """True if our id node holds our subscription, as last written or read."""
         return self._registration in self._written.values() and len(self._written) == 1
 
     def register(self, timestamp_ms: int) -> str | None:
-        """Create our id node with its data in one call, or replace it where it holds another subscription of ours.
-        None: it is ours; else who holds it, or that no session does, and it is watched.
+        """Create our id node with its data in one call, or replace it if it holds another subscription of ours.  Return
+        None if it is ours; else its holder, or that no session holds it, and it is watched.
 
-        An id node of the same name and another session is left by our last session: it has to end first.
+        An id node of the same name and another session was left by our last session: that session must end first.
         """
         session_id = self._session.session_id
         wanted = self._registration
@@ -117,7 +118,7 @@ class GroupReader:
             if node is not None and node.owner == session_id:
                 if self._written.get(node.data, wanted) == wanted:
                     self._written = {node.data: wanted}
-                    return None  # created before the connection was lost for a moment
+                    return None  # created before a short loss of the connection
                 if self._session.replace(self._path, node.version, data, session_id) is WriteOutcome.DONE:
                     self._written = {data: wanted}
                     return None
@@ -126,7 +127,7 @@ class GroupReader:
         return "a node that comes and goes"
 
     def wait_for_id(self, timeout_s: float) -> None:
-        """Wait until the node of the other session goes, or the time is over."""
+        """Wait until the node of the other session is gone, or the time is over."""
         self._freed.wait(timeout=timeout_s)
 
     def leave(self) -> None:
@@ -141,7 +142,7 @@ class GroupReader:
     def read(
         self, strategy: str = RANGE, leave_out: bool = False
     ) -> Mapping[TopicPartition, str] | Unreadable | Untranslatable | Unregistered | StrategyNotAllowed:
-        """Our assignment by the group as it is now; everything that could change it is watched.
+        """Return our assignment by the current state of the group; everything that could change it is watched.
 
         leave_out: members that cannot be read are not counted.
         """
@@ -154,7 +155,7 @@ class GroupReader:
         partitions, creations = self._read_partitions(topics, session_id)
         ours = {topic: partitions[topic] for topic in group.topics_of(self.consumer_id) if topic in partitions}
         self.members, self.left_out, self.partitions = len(group.members), group.left_out, ours
-        # A topic whose node makes no sense has no partitions; it exists all the same, and was not deleted.
+        # A topic whose node is invalid has no partitions; it still exists, and was not deleted.
         self.creations = {topic: creations[topic] for topic in group.topics_of(self.consumer_id) if topic in creations}
         self._touches = {topic: n for topic, n in self._touches.items() if touches.get(topic) != n}
         self._away_read = away
@@ -162,10 +163,10 @@ class GroupReader:
         return assignment_of(self.consumer_id, group, partitions, strategy, self.relaxed)
 
     def facts(self, strategy: str = RANGE) -> tuple[GroupFacts, Mapping[TopicPartition, str]] | None:
-        """The group in ZooKeeper for the topics we read (roundrobin: that any member reads), and our assignment by
-        that.
+        """Return the group in ZooKeeper for the topics we read (roundrobin: that any member reads), and our assignment
+        by it.
 
-        None: the group cannot be read now, and `read` says why.
+        Return None if the group cannot be read now; `read` says why.
         """
         session_id = self._session.session_id
         group = self._read_group(session_id, leave_out=True)
@@ -189,7 +190,7 @@ class GroupReader:
 
     @property
     def relaxed(self) -> bool:
-        """roundrobin's rule from 0.10.2 on."""
+        """True for roundrobin's rule since 0.10.2."""
         return self._dialect.relaxed_roundrobin
 
     def _read_group(
@@ -212,13 +213,13 @@ class GroupReader:
 
     @property
     def _leave_own(self) -> LeftOut:
-        """Leaves topics out of our filter, whichever members have it."""
+        """Return what leaves topics out of our filter, whichever members have it."""
         self._leave_out.own = next(iter(self._registration.subscription), None)
         return self._leave_out
 
     @property
     def absent(self) -> list[str]:
-        """Topics we ask for by name that did not exist when they were last read."""
+        """Return topics that we subscribe to by name, and that did not exist when last read."""
         if self._registration.pattern != STATIC:
             return []
         return sorted(self._registration.subscription.keys() - self.partitions.keys() - self.creations.keys())
@@ -227,8 +228,8 @@ class GroupReader:
         folder = self._dialect.znodes.ids(self._group)
         members = self._session.children(folder, self._watch_ids, session_id) or []
         paths = {f"{folder}/{member}": member for member in members}
-        # A closed id node fails the round.  Left out, its member's partitions would be claimed by one who cannot read
-        # their offsets.
+        # A closed id node fails the round.  If it were left out, a member that cannot read the offsets would claim its
+        # partitions.
         found = self._session.read(paths, self._watch_ids, session_id)
         self._sessionless = frozenset(
             paths[path] for path, node in found.items() if node is not None and not node.owner
@@ -239,19 +240,19 @@ class GroupReader:
         watch = self._watch_topics if self._registration.pattern != STATIC else None
         topics = self._session.children(TOPICS, watch, session_id)
         if topics is None and watch is not None:
-            self._session.stat([TOPICS], watch, session_id)  # no broker ever started here
+            self._session.stat([TOPICS], watch, session_id)  # no broker has ever started here
         return sorted(topics or [])
 
     def _read_partitions(self, topics: Sequence[str], session_id: int | None) -> tuple[Partitions, Creations]:
         return read_topics(self._session, self._dialect, topics, self._watch_topics, session_id)
 
     def may_be_recreated(self, topic: str) -> bool:
-        """Whether its node changed, or was not watched, since it was last read: a position of its log may belong to a
+        """True if its node changed, or was not watched, since it was last read: an offset of its log may belong to a
         deleted topic."""
         return topic in self._touches or self._away != self._away_read
 
     def still_registered(self) -> bool:
-        """Whether our id node is there and ours, as ZooKeeper says now."""
+        """True if our id node exists in ZooKeeper now and is ours."""
         session_id = self._session.session_id
         node = self._session.stat([self._path], session_id=session_id)[self._path]
         return node is not None and node.owner == session_id
@@ -259,7 +260,7 @@ class GroupReader:
     # watches ------------------------------------------------------------------------------------------------------
 
     def _ids_touched(self, path: str, changed: bool) -> None:
-        if changed:  # else the connection was lost: the reconnect is an event, too
+        if changed:  # otherwise the connection was lost: the reconnect is an event, too
             self._changed(GroupChange.IDS)
 
     def _topics_touched(self, path: str, changed: bool) -> None:

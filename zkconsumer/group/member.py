@@ -1,8 +1,8 @@
-"""Member of a group in ZooKeeper: watches and session callbacks are events for its step machine (rebalance).
+"""Member of a group in ZooKeeper: turns watches and session callbacks into events for its step machine (rebalance).
 
-They only queue events (steploop), and drop what may not be delivered any more.
+The callbacks only queue events (steploop), and drop partitions that must not be delivered any more.
 
-An audit compares what ZooKeeper has with what the member knows, each half minute and after a reconnect.
+An audit compares ZooKeeper with the member's state, each half minute and after a reconnect.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from zkconsumer.options.config import ConsumerConfig
 
 
 class Audit:
-    """Compares ZooKeeper with the member's state; reports, and changes nothing.  strategy: the assignment strategy."""
+    """Comparison of ZooKeeper with the member's state; reports, and changes nothing.  strategy: the assignment
+    strategy."""
 
     def __init__(self, group: GroupReader, strategy: str, on_event: OnEvent) -> None:
         self._group = group
         self._strategy = strategy
         self._on_event = on_event
-        self._last: set[Finding] = set()  # of the last audit
+        self._last: set[Finding] = set()  # findings of the last audit
         self._reported: set[Finding] = set()
 
     def needs_rebalance(self, state: Callable[[], MemberState]) -> bool:
-        """Another assignment than state() knows, or a partition of ours without owner: a watch was missed.
+        """True if ZooKeeper shows another assignment than state(), or a partition of ours without owner: a watch was
+        missed.
 
-        What is wrong elsewhere is reported once it is found twice: other members may be rebalancing.
+        Findings about other members are reported when they occur twice in a row: they may be rebalancing.
         """
         turn = state().turn
         try:
@@ -52,7 +54,7 @@ class Audit:
             return False  # a rebalance began meanwhile, or is needed and says why
         found, assigned = facts
         if assigned != state().wanted:
-            self._on_event(ConsumerEvent("rebalance", "the audit finds another share for us than we know of"))
+            self._on_event(ConsumerEvent("rebalance", "the audit finds another assignment for this member than it has"))
             return True
         findings = {one for one in verify(found, self._strategy, self._group.relaxed) if one.fault}
         self._report(findings)
@@ -103,12 +105,13 @@ class Member:
 
     @property
     def settled(self) -> bool:
-        """Reads all that is assigned to it, as far as it knows."""
+        """True if it reads everything that is assigned to it, as far as it knows."""
         return self._loop.state.settled
 
     @property
     def deleted(self) -> Mapping[str, str]:
-        """Topics that were read and are deleted, with a sentence each; until there are new ones of these names."""
+        """Return deleted topics that were read, with a sentence each; a new topic of the same name removes the
+        entry."""
         return self._executor.deleted
 
     @property
@@ -119,28 +122,30 @@ class Member:
         self.note(steps.Changed(what))
 
     def subscribe(self, registration: Registration) -> None:
-        """Subscribe to other topics: the group rebalances; what stays assigned here is read on."""
+        """Subscribe to other topics: the group rebalances; partitions that stay assigned here are read on."""
         self._group.subscribe(registration)
         self._executor.resubscribed()
         self.changed(GroupChange.IDS)
 
     def owner_lost(self, tp: TopicPartition) -> None:
-        """An owner node is not ours any more: deliver not one more message of it, and commit nothing."""
+        """Handle that an owner node is not ours any more: deliver no further message of it, and commit nothing."""
         cursor = self.cursors.get(tp)
         if cursor is not None:
             cursor.drop()
-        self._on_event(ConsumerEvent("claim", f"{tp}: our owner node was taken away or changed; letting it go", tp))
+        self._on_event(
+            ConsumerEvent("claim", f"{tp}: our owner node was deleted or changed; dropping the partition", tp)
+        )
         self.note(steps.OwnerLost(frozenset([tp])))
 
     def session_lost(self) -> None:
-        """The session, or the lease on it, is over: drop all partitions."""
+        """Drop all partitions, because the session, or the lease on it, is over."""
         for cursor in self.cursors.values():
             cursor.drop()
         self._claims.forget()
         self.note(steps.SessionLost())
 
     def reconnected(self) -> None:
-        """The session is back, perhaps the same one: all watches are gone."""
+        """Handle that the session is back, perhaps the same one: all watches are gone."""
         self.changed(GroupChange.SESSION)
         self.audit_due.set()
 
@@ -150,10 +155,10 @@ class Member:
     def close(self) -> None:
         self.note(steps.Close())
 
-    # its life -----------------------------------------------------------------------------------------------------
+    # run -------------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run until the member has left its group.  Raises FilterUnknown when it had to, after everything was
+        """Run until the member has left its group.  Raises FilterUnknown if that was the reason, after everything was
         released."""
         self._loop.run()
         if self._executor.unrecoverable is not None:
@@ -177,7 +182,7 @@ class Member:
     # upkeep -------------------------------------------------------------------------------------------------------
 
     def audit(self, every_node: bool = True) -> None:
-        """Compare ZooKeeper with our state; after every reconnect, since watches were lost, with every owner node, on
+        """Compare ZooKeeper with our state: after every reconnect, since watches were lost, with every owner node; on
         the timer with a part of them in turn."""
         if not self._group.still_registered():
             self.changed(GroupChange.SESSION)

@@ -1,16 +1,16 @@
-"""Members of a group and the assignment of one member, from what was read of the group.  Pure.
+"""Members of a group, and the assignment of one member, from the group's nodes.  Pure.
 
-The watches come down to three changes:
+The watches report three kinds of change:
 
     ids changed       the children of /consumers/G/ids: a member joined or left
-    topics changed    the topics we read are others, or one of them has other partitions
+    topics changed    the set of topics we read changed, or the partitions of one of them
     session changed   the ZooKeeper session came back: anything may have changed meanwhile
 
-Where the node of a member cannot be read there is no assignment: every member would compute another one.  That is
-Unreadable: retry, the node may be half made (other clients create it empty and fill it a moment later).  Where it stays
-so for ever, such a member can be left out: no JVM member reads anything then, and claims keep the others apart.
+If the node of a member cannot be read there is no assignment: every member would compute another one.  That is
+Unreadable: retry, because the node may be incomplete (other clients create it empty and fill it a moment later).  If it
+stays unreadable, such a member can be left out: no JVM member reads anything then, and claims keep the others apart.
 
-A member whose filter we cannot evaluate as Java does is Untranslatable, and that does not pass: see FilterUnknown.
+A member whose filter we cannot evaluate as Java does is Untranslatable, which is permanent: see FilterUnknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kafkawire.znodes.group import Registration, thread_ids
 from zkconsumer.filters import LeaveOut, Selection, never
 from zkconsumer.group.assignor import PAUSE_THREADS, RANGE, StrategyRefused, Threads, assign, java_order
 
-MAX_IDLE = 1000  # threads of a topic that are named
+MAX_IDLE = 1000  # idle threads of a topic that are named
 
 
 class GroupChange(enum.Enum):
@@ -48,17 +48,17 @@ class Group:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that any member reads, sorted."""
+        """Return the topics that any member reads, sorted."""
         return sorted(self.threads)
 
     def topics_of(self, consumer_id: str) -> list[str]:
-        """The topics a member reads, sorted."""
+        """Return the topics a member reads, sorted."""
         return sorted(self.streams.get(consumer_id, ()))
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """No assignment: the node of one member cannot be parsed (now)."""
+    """No assignment: the node of one member cannot be parsed now."""
 
     member: str
     why: str
@@ -88,7 +88,8 @@ class StrategyNotAllowed:
 
 @dataclass(frozen=True, slots=True)
 class Unregistered:
-    """Our own id node is missing, or not as it should be: register first.  deleted: it is missing."""
+    """No assignment: our own id node is missing, or outdated, so the member must register first.  deleted: it is
+    missing."""
 
     deleted: bool = True
 
@@ -103,12 +104,12 @@ def read_group(
     more_time: Callable[[], bool] = lambda: True,
     leave_topic: LeaveOut = never,
 ) -> Group | Unreadable | Untranslatable | Unregistered:
-    """The group of consumer_id.
+    """Return the group of consumer_id.
 
-    nodes: the data of each id node, None for one that vanished after it was listed (its member is gone: the watch on
-    the ids will fire, too).  topics: names of all topics there are, for the members with filters.  parse: how the
-    dialect reads such data (d.znodes.registration).  leave_out: members that cannot be read are left out of the group.
-    more_time, and leave_topic for its leave_out: as of Selection.
+    nodes: the data of each id node, None for one that vanished after it was listed (its member is gone, and the watch
+    on the ids will fire, too).  topics: names of all existing topics, for members with filters.  parse: reads a
+    registration of the dialect (d.znodes.registration).  leave_out: leave members out that cannot be read.  For
+    more_time, and for leave_topic (its leave_out), see Selection.
     """
     if nodes.get(consumer_id) is None:
         return Unregistered()
@@ -134,10 +135,10 @@ def read_group(
 
 
 def threads_of(streams: Mapping[str, Mapping[str, int]]) -> dict[str, Threads]:
-    """Thread ids by topic.  streams: by member, then topic.
+    """Return thread ids by topic.  streams: by member, then topic.
 
-    Members with one subscription count as one, and topics that the same members read share their threads: a thousand
-    members with a filter for all of 500 topics would else be half a million entries.
+    Members with the same subscription are handled as one, and topics with the same readers share their threads: a
+    thousand members with a filter for all of 500 topics would otherwise be half a million entries.
     """
     members: dict[frozenset[tuple[str, int]], list[str]] = {}
     known: dict[int, frozenset[tuple[str, int]]] = {}
@@ -170,10 +171,10 @@ def assignment_of(
     strategy: str = RANGE,
     relaxed: bool = False,
 ) -> dict[TopicPartition, str] | StrategyNotAllowed:
-    """The assignment of consumer_id: the thread id of each partition.
+    """Return the assignment of consumer_id: the thread id of each partition.
 
-    partitions_in_order: in the dialect's order, of (at least) the topics that consumer_id reads; roundrobin wants
-    those of all topics that any member reads.  relaxed: roundrobin's rule from 0.10.2 on.
+    partitions_in_order: in the dialect's order, for at least the topics that consumer_id reads; roundrobin needs those
+    of all topics that any member reads.  relaxed: roundrobin's rule since 0.10.2.
     """
     streams = group.streams[consumer_id]
     topics = sorted(streams) if strategy == RANGE else group.topics
@@ -187,13 +188,13 @@ def assignment_of(
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """A topic with more threads than partitions; the last threads in Java's order read nothing of it: the idle ones, of
-    which the first MAX_IDLE are named."""
+    """Topic with more threads than partitions.  The last threads in Java's order read nothing of it; the first MAX_IDLE
+    of these idle threads are named."""
 
     topic: str
     threads: int
     partitions: int
-    idle: Sequence[str] = field(default=(), compare=False)  # other threads of the same number are not reported again
+    idle: Sequence[str] = field(default=(), compare=False)  # not compared: as many other idle threads
 
     def __str__(self) -> str:
         return (
@@ -206,9 +207,9 @@ class Surplus:
 
 
 def surplus(threads: Mapping[str, Threads], partitions: Mapping[str, Sequence[PartitionId]]) -> list[Surplus]:
-    """Topics that have partitions, but fewer than threads (thread ids in Java's order), sorted."""
+    """Return topics that have partitions, but fewer than threads (thread ids in Java's order), sorted."""
     found = []
-    idle: dict[tuple[int, int], tuple[str, ...]] = {}  # topics that the same members read share the names
+    idle: dict[tuple[int, int], tuple[str, ...]] = {}  # topics with the same readers share the names
     pace, done = Pace(PAUSE_THREADS), 0
     for topic, names in sorted(threads.items()):
         there = len(partitions.get(topic, ()))

@@ -1,4 +1,4 @@
-"""MemberState of a member between two events, and what follows for its partitions.  Pure.
+"""State of a member between two events, and the resulting work for its partitions.  Pure.
 
     wanted     assigned to us by the group as last read             staying    owned, and wanted by the same thread
     owned      the owner nodes that are ours                     leaving    owned, and not staying
@@ -7,7 +7,7 @@
     maybe_owned  an attempt broke off: perhaps ours             to_release leaving, and maybe_owned
     recreated  read, and its topic was created again             to_stop    running, and leaving or recreated
 
-How it changes is the machine's business (rebalance).
+The machine (rebalance) changes the state.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """The state between two events.  wanted and owned: the thread id that reads each partition."""
+    """State between two events.  wanted and owned map partitions to the thread id that reads them."""
 
     max_retries: int
     backoff_ms: int
     phase: Phase = Phase.REGISTERING
     turn: int = 0
-    asked: Assignment = field(default_factory=dict)  # the partitions of the current action
+    asked: Assignment = field(default_factory=dict)  # partitions of the current action
     registered: bool = False
     closing: bool = False
     stale: bool = False  # the group changed after this round began to read it
-    wanted: Assignment = field(default_factory=dict)  # by the group as last read
+    wanted: Assignment = field(default_factory=dict)  # assignment by the group as last read
     owned: Assignment = field(default_factory=dict)  # owner nodes of ours
-    running: frozenset[TopicPartition] = frozenset()  # owned, and its fetching began and was not yet stopped for good
+    running: frozenset[TopicPartition] = frozenset()  # owned; its fetching has begun and has not been stopped for good
     recreated: frozenset[TopicPartition] = (
         frozenset()
-    )  # their topic was created again: stopped and started, not released
+    )  # their topic was created again: they are stopped and started, not released
     located: frozenset[TopicPartition] = frozenset()  # owned, its offset read in this round
     maybe_owned: Assignment = field(
         default_factory=dict
-    )  # an attempt broke off: may be ours; released before any claim
+    )  # an attempt broke off: perhaps ours; released before any claim
     lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
-    blocked: str = ""  # why this round does not give us all that is assigned to us
+    blocked: str = ""  # why this round does not give us our whole assignment
     contested: Assignment = field(default_factory=dict)  # partitions we want, and their holders
-    tries: int = 0  # rounds in a row that did not
+    tries: int = 0  # failed rounds in a row
 
     @property
     def settled(self) -> bool:
-        """We read all that is assigned to us, and no change is known."""
+        """True if we read our whole assignment, and no change is known."""
         return self.phase is Phase.SETTLED
 
     @property
     def staying(self) -> Assignment:
-        """Owned, and to be read by the same thread as before."""
+        """Return partitions that are owned, and that the same thread reads as before."""
         return {tp: thread for tp, thread in self.owned.items() if self.wanted.get(tp) == thread}
 
     @property
@@ -80,7 +80,7 @@ class MemberState:
         return without(self.staying, self.running)
 
     def work(self, phase: Phase) -> Assignment:
-        """The partitions a phase is about."""
+        """Return the partitions that a phase works on."""
         match phase:
             case Phase.STOPPING | Phase.DRAINING | Phase.COMMITTING:
                 return self.to_stop
@@ -107,6 +107,6 @@ def without(assignment: Assignment, tps: Set[TopicPartition]) -> Assignment:
 
 
 def holders(contested: Assignment) -> str:
-    """The first few with their holders, as text."""
+    """Return the first few contested partitions with their holders, as text."""
     shown = [f"{tp} by {who}" for tp, who in list(contested.items())[:SHOWN]]
     return ", ".join(shown) + (f" and {len(contested) - SHOWN} more" if len(contested) > SHOWN else "")

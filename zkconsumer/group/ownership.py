@@ -1,7 +1,7 @@
-"""Owned partitions of a member, from their committed offset to their last commit.  In the event loop.
+"""Owned partitions of a member, from their committed offset to their last commit.  Runs in the event loop.
 
-The same in a group in ZooKeeper (executor.py) and in one that Kafka's coordinator keeps (zkconsumer.kafkagroup): when
-each step is due, and what makes a partition ours, is theirs to say.
+Used by groups in ZooKeeper (executor.py) and groups on Kafka's coordinator (zkconsumer.kafkagroup): they decide when
+each step is due, and when a partition is ours.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from zkconsumer.options.config import ConsumerConfig
 
 NAMED = 20  # partitions named in one event
 
-Offset = int | FormerOffset | None  # where a partition is read from; None: nothing is committed
+Offset = int | FormerOffset | None  # where a partition is read from; None: no committed offset
 
 
 def some_of(partitions: Iterable[TopicPartition]) -> str:
-    """How many partitions, with the names of the first NAMED."""
+    """Return the number of partitions, with the names of the first NAMED."""
     names = sorted(map(str, partitions))
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     return f"{counted(len(names), 'partition')}: {', '.join(names[:NAMED])}{more}"
 
 
 class OwnedPartitions:
-    """cursors: the partitions that the member owns; made, started and dropped here.
+    """Partitions that the member owns, with their cursors, which are made, started and dropped here.
 
-    One whose committed offset cannot be read has a parked cursor that no fetcher knows, so that the program sees it and
-    may seek.  Each round reads its offset again.
+    A partition whose committed offset cannot be read has a parked cursor that no fetcher knows, so that the program
+    sees it and may seek.  Each round tries to read its offset again.
     """
 
     def __init__(
@@ -59,12 +59,13 @@ class OwnedPartitions:
         self._config = config
         self._listener = listener
         self._on_event = on_event
-        self._unread: dict[TopicPartition, str] = {}  # owned, and why the committed offset cannot be read
+        self._unread: dict[TopicPartition, str] = {}  # owned partitions, and why their committed offset cannot be read
 
     def offsets(self, assignment: Mapping[TopicPartition, str]) -> dict[TopicPartition, Offset]:
         """Read the committed offsets of partitions that are not read yet, given with their threads.
 
-        One that cannot be read is reported, parked, and left out until the program seeks.  Raises ConsumerError.
+        A partition whose offset cannot be read is reported, parked, and left out until the program seeks.  Raises
+        ConsumerError.
         """
         found = self._store.read(self._config.group_id, assignment)
         self.forget([tp for tp in self._unread if tp not in found])
@@ -89,8 +90,8 @@ class OwnedPartitions:
         return self.cursors[tp].position if tp in self._unread and tp in self.cursors else None
 
     def readable(self, cursor: Cursor) -> bool:
-        """True unless the committed offset cannot be read, and the program did not seek.  It is read again; reading of
-        the partition begins with the next round."""
+        """Return True unless the committed offset still cannot be read, and the program did not seek.  Reading of the
+        partition begins with the next round."""
         tp = cursor.tp
         if tp not in self._unread or cursor.position is not None:
             return True
@@ -110,16 +111,16 @@ class OwnedPartitions:
         reset_of: Callable[[TopicPartition], str],
         prepare: Callable[[Cursor], object] = lambda cursor: None,
     ) -> None:
-        """Read these by their threads, from where the listener says, else from the located offsets.
+        """Start reading partitions by their threads, from the listener's offset, else from the located ones.
 
-        ours(tp): asked before and after the listener is called, for either takes a while; reset_of(tp): what applies
-        where there is no offset.
+        ours(tp): checked before and after the listener is called, because both take a while; reset_of(tp): the policy
+        if there is no offset.
         """
         chosen = self._listener.before_start({tp: thread for tp, thread in assignment.items() if ours(tp)}) or {}
         fresh = []
         for tp, thread in assignment.items():
             if not ours(tp):
-                continue  # lost while its offset was read or the listener was called; the next event says so
+                continue  # lost while its offset was read or the listener was called; the next event reports it
             sought = self.sought(tp)
             self.forget([tp])  # parked until now
             cursor = self._make_cursor(tp, thread, reset_of(tp))
@@ -139,9 +140,9 @@ class OwnedPartitions:
             self._on_event(ConsumerEvent("owned", some_of(cursor.tp for cursor in fresh)))
 
     def stop(self, tps: Collection[TopicPartition]) -> None:
-        """Fetch and deliver nothing more of these; what is delivered may still be done.
+        """Fetch and deliver nothing more of these; delivered messages may still be done.
 
-        What was fetched of a topic that was deleted is still delivered: no owner can read it again.
+        Sets that were fetched from a deleted topic are still delivered: no owner can read them again.
         """
         self._fetchers.remove(tps)
         for cursor in self.among(tps):
@@ -149,12 +150,12 @@ class OwnedPartitions:
                 cursor.close()
 
     def drain(self, tps: Collection[TopicPartition], closing: bool) -> None:
-        """Wait until what is delivered of these is done, for rebalance.drain.ms at most."""
+        """Wait until delivered messages are done, for rebalance.drain.ms at most."""
         drain_s = self._config.rebalance_drain_ms / 1000
         drain(self.among(tps), self._listener, min(drain_s, DRAIN_AT_END_S) if closing else drain_s)
 
     def commit(self, tps: Collection[TopicPartition]) -> str:
-        """Commit what is done of these, for their next owner, who reads the rest again; "", or why one is not
+        """Commit what is done of these, for their next owner, who reads the rest again.  Return "", or why one is not
         committed."""
         leaving = self.among(tps)
         results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
@@ -171,7 +172,7 @@ class OwnedPartitions:
         self.forget(tps)
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """They are not ours any more."""
+        """Forget partitions that are not ours any more."""
         tps = list(tps)
         for tp in tps:
             self._unread.pop(tp, None)

@@ -3,31 +3,30 @@
     state, actions = step(state, event)
 
 A step machine: an event is a report on the current action, or a happening (the group changed, the session was lost).
-There is one current action at most; it carries a turn, and a report of another turn is late and changes nothing.
+There is at most one current action; it carries a turn, and a report with another turn is late and changes nothing.
 `drop` and `alarm` need no report.  One round:
 
     read group -> stop fetchers -> drain -> commit offsets -> release claims -> claim -> read offsets -> start fetchers
 
 Why the group is read first: only then is it known which partitions are revoked, and only those are stopped and
-released; the others are read on all the time.  Reading takes milliseconds, so a JVM member, which waits about 6 s for
-its partitions, gets them in time.  Why the claim comes after the release: two members that each hold what the other
-wants would wait for ever.  Why offsets are read after the claim: the old owner commits until it releases; an older read
+released; the others are read all the time.  Reading takes milliseconds, so a JVM member, which waits about 6 s for its
+partitions, gets them in time.  Why the claim comes after the release: two members that each hold what the other wants
+would wait forever.  Why offsets are read after the claim: the old owner commits until it releases; an earlier read
 would be stale.
 
-A phase that has nothing to do is passed through.  Changes seen while a round runs cost one more round, however many
-there were.  A round that fails (a claim refused, ZooKeeper away, a member unreadable) leaves what we own as it is,
-backs off (a contested node that goes away ends the wait) and starts again by reading everything.  The member never
-gives up: after max_retries it raises an alarm and backs off longer, up to eight times backoff_ms.  From then on it
-accepts a partial assignment: a claim keeps what it wins, and a member whose node cannot be read is left out, so that
-one owner node or id node that stays for ever does not leave a whole assignment unread.  The member is not settled by
-that, and keeps trying for the rest.
+A phase without work is skipped.  Changes during a round cost one more round, however many there were.  A round that
+fails (a claim refused, ZooKeeper unreachable, a member unreadable) leaves what we own as it is, backs off (a contested
+node that goes away ends the wait) and starts again by reading everything.  The member never gives up: after max_retries
+it raises an alarm and backs off longer, up to eight times backoff_ms.  From then on it accepts a partial assignment: a
+claim keeps what it wins, and a member whose node cannot be read is left out, so that one owner node or id node that
+stays forever does not leave a whole assignment unread.  Such a member is not settled, and keeps trying for the rest.
 
-    a recreated topic  another log: its partitions that stay are stopped, drained, and started again by the offsets as
-                     they are read then; nothing of the former log is committed, and nothing is released
+    a recreated topic  has another log: its partitions that stay are stopped, drained, and started again at the offsets
+                     that are read then; nothing of the former log is committed, and nothing is released
     a lost session   our id and all claims are gone: drop everything at once, commit nothing, register again
     a lost owner     an owner node was taken or deleted: drop that partition at once, commit nothing of it, rebalance
     close            stop, drain, commit and release everything, then leave the group
-    unrecoverable    what the group reads cannot be computed here with certainty: the same as close, by ourselves
+    unrecoverable    the group cannot be computed here with certainty: like close, but started by the member itself
 """
 
 from __future__ import annotations
@@ -57,16 +56,19 @@ from zkconsumer.group.steps import (
 
 P = Phase
 
-# What follows when a report comes in; a Failed that has no row leads to WAITING.
+# Next phase after a report; a Failed without a row leads to WAITING.
 NEXT: dict[tuple[Phase, type[Report]], Phase] = {
     (P.REGISTERING, Finished): P.READING,
     (P.READING, GroupRead): P.STOPPING,
     (P.READING, NotRegistered): P.REGISTERING,
-    (P.READING, Unrecoverable): P.STOPPING,  # of everything, as it counts as closing
+    (P.READING, Unrecoverable): P.STOPPING,  # all partitions, as for closing
     (P.STOPPING, Finished): P.DRAINING,
     (P.DRAINING, Finished): P.COMMITTING,
-    (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from these
-    (P.COMMITTING, Failed): P.RELEASING,  # it will read some again; else they would not be read at all
+    (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from the committed offsets
+    (
+        P.COMMITTING,
+        Failed,
+    ): P.RELEASING,  # the next owner reads some messages again; otherwise no member would read them
     (P.RELEASING, Finished): P.CLAIMING,
     (P.CLAIMING, Finished): P.LOCATING,  # after the claim: an earlier read may be stale
     (P.CLAIMING, ClaimsRefused): P.LOCATING,  # what we own is read on; then we wait
@@ -77,18 +79,18 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
     (P.LEAVING, Failed): P.CLOSED,  # the end of the session deletes the node
 }
 RESTING = {P.SETTLED, P.CLOSED}
-ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # done also without a partition to do it to
+ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # phases that run even without partitions
 MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.LOCATING, P.LEAVING}
-CLOSING = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # phases in which closing changes nothing
+CLOSING = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # phases in which a close changes nothing
 
 
 def begin(max_retries: int, backoff_ms: int) -> tuple[MemberState, list[Action]]:
-    """A member and its first action; max_retries and backoff_ms are the options rebalance.*."""
+    """Return a new member's state and first action; max_retries and backoff_ms are the options rebalance.*."""
     return _enter(MemberState(max_retries, backoff_ms), P.REGISTERING)
 
 
 def step(state: MemberState, event: Report | Happening) -> tuple[MemberState, list[Action]]:
-    """MemberState and actions after an event.  A late report, and anything after the end, changes nothing."""
+    """Return state and actions after an event.  A late report, and anything after the end, changes nothing."""
     if state.phase is P.CLOSED:
         return state, []
     match event:
@@ -145,7 +147,7 @@ def _session_lost(state: MemberState) -> tuple[MemberState, list[Action]]:
         running=frozenset(),
         maybe_owned=state.asked
         if state.phase is P.CLAIMING
-        else NOTHING,  # the current action may run on the new session
+        else NOTHING,  # the current action may run in the new session
         contested=NOTHING,
         tries=0,
     )
@@ -157,7 +159,7 @@ def _close(state: MemberState) -> tuple[MemberState, list[Action]]:
     state = replace(state, closing=True)
     if state.phase in (P.SETTLED, P.WAITING):
         return _enter(state, P.LEAVING)
-    return state, []  # when the current action is reported
+    return state, []  # done when the current action is reported
 
 
 # Reports -------------------------------------------------------------------------------------------------------------
@@ -168,19 +170,20 @@ def _reported(state: MemberState, report: Report) -> tuple[MemberState, list[Act
     following = NEXT.get((phase, type(report)))
     if following is None:
         if not isinstance(report, Failed) or phase not in MAY_FAIL:
-            raise ValueError(f"{type(report).__name__} is no report of a member that is {phase.name.lower()}")
+            raise ValueError(f"{type(report).__name__} is not a report for a member that is {phase.name.lower()}")
         following = P.WAITING
-    # What the claim counts as won and is lost already: it would be held for good, though we do not own it.
+    # The claim may count partitions as won that are lost already: they would be held for good, though we do not own
+    # them.
     lost = only(state.asked, state.lost) if phase is P.CLAIMING and not isinstance(report, Failed) else NOTHING
     state = _learn(state, report)
     if state.closing and phase is P.RELEASING and isinstance(report, Failed):
-        state = replace(state, maybe_owned=NOTHING)  # while closing there is no retry: it ends with the session
+        state = replace(state, maybe_owned=NOTHING)  # closing has no retry: it ends with the session
     state, actions = _enter(state, following)
     return state, ([Action(Do.DROP, assignment=lost)] if lost else []) + actions
 
 
 def _learn(state: MemberState, report: Report) -> MemberState:
-    """The state by what a report says."""
+    """Return the state after a report."""
     asked = state.asked
     match state.phase, report:
         case P.READING, GroupRead(_, assignment, left_out, recreated):
@@ -220,7 +223,7 @@ def _learn(state: MemberState, report: Report) -> MemberState:
 
 
 def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]:
-    """Go to a phase, or on to the first one behind it that has something to do."""
+    """Enter a phase, or the first one after it that has work."""
     state, phase = _detour(state, phase)
     while phase not in RESTING | ALWAYS and not state.work(phase):
         state, phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
@@ -246,16 +249,16 @@ def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]
 
 
 def _accepts_partial(state: MemberState, phase: Phase) -> bool:
-    """The alarm was raised: all or nothing would leave it with nothing."""
+    """True after the alarm: all or nothing would leave the member with nothing."""
     return phase in (P.READING, P.CLAIMING) and state.tries >= max(1, state.max_retries)
 
 
 def _detour(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
-    """Where the table's next phase is not the one to go to."""
+    """Return the phase to enter instead, if the table's next phase does not apply."""
     if state.closing:
         return _way_out(state, phase)
     if phase is P.CLAIMING and state.stale:
-        return state, P.READING  # draining took its time; claiming by an old assignment only disturbs the others
+        return state, P.READING  # draining took time; claiming by an old assignment would only disturb the others
     if phase is P.SETTLED and state.stale:
         return state, P.READING
     if phase is P.SETTLED and state.blocked:
@@ -266,7 +269,8 @@ def _detour(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
 
 
 def _way_out(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
-    """A member that closes: partitions that are being revoked first, then all, in the same order; then it leaves."""
+    """Return the next phase of a closing member: first partitions that are being revoked, then all, in the same order;
+    then it leaves."""
     if phase in CLOSING:
         return state, phase
     state = replace(state, wanted=NOTHING)

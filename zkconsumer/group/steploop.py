@@ -1,13 +1,13 @@
-"""Runs the step machine of a group member: events go in, the actions that come out go to an executor, one at a time.
+"""Loop of a group member's step machine: events go in, and an executor runs the resulting actions, one at a time.
 
     loop = StepLoop(machine.begin(...), machine.step, ...)
     loop.note(event)        from anywhere in the hub
     loop.run()              in a task of its own, until loop.closed
 
 One greenlet takes events off a queue and feeds the machine.  Each action runs in a greenlet of its own, so that a lost
-session or a fence is noticed while something is drained or waited for; its report goes back as an event.
+session or a fence is noticed during a drain or a wait; its report comes back as an event.
 
-Both kinds of member run on it: those in ZooKeeper (member.py) and those of Kafka's coordinator (kafkagroup/member.py).
+Both kinds of member use it: those in ZooKeeper (member.py) and those on Kafka's coordinator (kafkagroup/member.py).
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from groundwork.tasks import Event, Queue, Task, TaskGroup, now
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 
-DROP, ALARM = "DROP", "ALARM"  # what every machine calls the two actions that run at once and report nothing
+DROP, ALARM = "DROP", "ALARM"  # names, in every machine, of the two actions that run at once and report nothing
 
 
 class State(Protocol):
-    """phase: what the machine waits for.  It is closed in the phase called CLOSED."""
+    """State of a machine.  phase: what the machine waits for; it is closed in the phase called CLOSED."""
 
     @property
     def phase(self) -> enum.Enum: ...
 
 
 class Action(Protocol):
-    """do: the name tells DROP and ALARM from the others.  text, alarm: of an ALARM, and the kind of its event."""
+    """Action of a machine.  do: its name, such as DROP and ALARM.  text, alarm: text and event kind of an ALARM."""
 
     @property
     def do(self) -> enum.Enum: ...
@@ -48,24 +48,24 @@ class Action(Protocol):
 
 S = TypeVar("S", bound=State)
 A = TypeVar("A", bound=Action)
-E = TypeVar("E")  # events, reports of actions among them
+E = TypeVar("E")  # events, including reports of actions
 A_in = TypeVar("A_in", contravariant=True)
 E_out = TypeVar("E_out", covariant=True)
 
 
 class Executor(Protocol[A_in, E_out]):
     def do(self, action: A_in, /) -> E_out:
-        """Runs an action; its report."""
+        """Run an action, and return its report."""
 
     def drop(self, assignment: Mapping[TopicPartition, str], /) -> None:
         """Stop an assignment at once."""
 
 
 class StepLoop(Generic[S, A, E]):
-    """One machine, in the event loop.
+    """Loop of one machine, in the event loop.
 
-    first: its first state and actions.  step(state, event): the next ones.  entered(state): called in each new phase.
-    name: what tasks are called.
+    first: its first state and actions.  step(state, event): returns the next ones.  entered(state): called in each new
+    phase. name: name of its tasks.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class StepLoop(Generic[S, A, E]):
         self._name = name
         self._events: Queue[E] = Queue()
         self._acting: Task | None = None
-        self._short_since: float | None = None  # when an alarm said that not everything is read
+        self._short_since: float | None = None  # time of the alarm that not everything is read
 
     def note(self, event: E) -> None:
         self._events.put(event)
@@ -101,7 +101,7 @@ class StepLoop(Generic[S, A, E]):
             self._follow(*self._step(self.state, self._events.get()))
 
     def complete(self) -> None:
-        """All that is assigned is read: an outage is over, if there was one."""
+        """Report the end of an outage, if there was one: everything assigned is read."""
         if self._short_since is not None:
             seconds, self._short_since = now() - self._short_since, None
             self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after that was said"))
@@ -126,7 +126,8 @@ class StepLoop(Generic[S, A, E]):
         self._short_since = now() if self._short_since is None else self._short_since
 
     def _begin(self, action: A) -> None:
-        """Start the action the machine asked for; one that still runs is of an older turn and ends first."""
+        """Start the action that the machine requested; one that still runs belongs to an older turn and is
+        ended first."""
         if self._acting is not None and not self._acting.ended:
             self._acting.end()
         self._acting = self._tasks.spawn(f"{self._name}-{action.do.value.replace(' ', '-')}", self._act, action)

@@ -1,6 +1,6 @@
 """Actions and events between the step machine (rebalance) and its executor.
 
-An action carries a turn, and its report the same one.  An event is a report, or a happening without an action.
+An action carries a turn, and its report carries the same one.  An event is a report, or a happening without an action.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ Assignment = Mapping[TopicPartition, str]  # the thread id that reads each parti
 
 
 class Do(enum.Enum):
-    """What the executor does -> what it reports; (F): or Failed, where ZooKeeper or a store is asked."""
+    """Action of the executor -> what it reports; (F): or Failed, if ZooKeeper or a store is used."""
 
     REGISTER = "register"  # wait for a session, create our id node with its data -> Finished (F)
     READ = (
         "read group"  # members, topics, partitions, all watched; assign -> GroupRead, NotRegistered, Unrecoverable (F)
     )
-    STOP = "stop fetchers"  # of the assignment; deliver nothing more of it -> Finished
-    DRAIN = "drain"  # wait until what is delivered is done, or rebalance.drain.ms is over -> Finished
-    COMMIT = "commit offsets"  # of the assignment, under the lease -> Finished (F)
-    RELEASE = "release claims"  # delete its owner nodes that our session holds; absent is fine -> Finished (F)
-    CLAIM = "claim"  # all of it or none: what was won before a refusal is released again; unless accept_partial
+    STOP = "stop fetchers"  # for the assignment; deliver nothing more of it -> Finished
+    DRAIN = "drain"  # wait until delivered messages are done, or rebalance.drain.ms is over -> Finished
+    COMMIT = "commit offsets"  # for the assignment, under the lease -> Finished (F)
+    RELEASE = "release claims"  # delete its owner nodes that our session holds; some may be missing -> Finished (F)
+    CLAIM = "claim"  # claim all or none: claims won before a refusal are released again, unless accept_partial
     # -> Finished, ClaimsRefused (F)
-    LOCATE = "read offsets"  # of the assignment, from the store -> Located (F)
-    START = "start fetchers"  # of the assignment, from the offsets just read -> Finished
-    WAIT = "wait"  # wait_ms, or until one of its owner nodes is gone -> Finished
+    LOCATE = "read offsets"  # for the assignment, from the store -> Located (F)
+    START = "start fetchers"  # for the assignment, from the offsets just read -> Finished
+    WAIT = "wait"  # for wait_ms, or until one of its owner nodes is gone -> Finished
     LEAVE = "leave group"  # delete our id node -> Finished (F)
-    DROP = "drop"  # stop it at once, and drop what is delivered; no commit, no release, no report
+    DROP = "drop"  # stop at once, and drop what is delivered; no commit, release or report
     ALARM = "alarm"  # report text to the operator; no report to the machine
 
 
@@ -60,7 +60,7 @@ class Action:
     wait_ms: int = 0
     text: str = ""
     alarm: str = "outage"  # ALARM: the kind of its event
-    accept_partial: bool = False  # READ leaves members out that cannot be read; CLAIM keeps what it wins
+    accept_partial: bool = False  # READ leaves out members that cannot be read; CLAIM keeps what it wins
 
     def __str__(self) -> str:
         return " ".join([self.do.value, *(str(tp) for tp in self.assignment)])
@@ -78,8 +78,8 @@ class Finished:
 class GroupRead:
     """The group was read.  assignment: of this member, by the group as it was read (membership.assignment_of).
 
-    left_out: members that are registered and not counted, one sentence; empty: all are counted.
-    recreated: partitions that are read, and whose topic was deleted and created again meanwhile: another log.
+    left_out: one sentence about members that are registered and not counted; empty: all are counted. recreated:
+    partitions that are read, and whose topic was deleted and created again meanwhile: another log.
     """
 
     turn: int
@@ -105,7 +105,7 @@ class Unrecoverable:
 
 @dataclass(frozen=True, slots=True)
 class ClaimsRefused:
-    """Not all claims were won.  contested: the holders; won: what is kept (nothing, mostly)."""
+    """Not all claims were won.  contested: the holders; won: claims that are kept (usually none)."""
 
     turn: int
     contested: Assignment
@@ -114,7 +114,7 @@ class ClaimsRefused:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Offsets are known (a number, or none) for tps; the others could not be read."""
+    """Offsets are known (a number, or no committed offset) for tps; the others could not be read."""
 
     turn: int
     tps: frozenset[TopicPartition]
@@ -122,7 +122,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work, or its outcome is unknown; why is one sentence."""
+    """The action failed, or its outcome is unknown; why is one sentence."""
 
     turn: int
     why: str
@@ -133,7 +133,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Ids or topics changed, or the session came back: what was read of the group may be old."""
+    """Ids or topics changed, or the session came back: what was read of the group may be outdated."""
 
     what: GroupChange
 

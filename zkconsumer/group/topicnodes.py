@@ -1,10 +1,10 @@
-"""Topic nodes: the partitions of topics in ZooKeeper, read through a session, and watched where that is wanted.
+"""Topic nodes: the partitions of topics in ZooKeeper, read through a session, and watched if requested.
 
     0.8 and later   /brokers/topics/T      holds all partitions of T
-    0.7             /brokers/topics/T/B    holds how many of them broker B has; it comes and goes with the broker
+    0.7             /brokers/topics/T/B    holds the number of partitions on broker B; exists while the broker lives
 
-A watch fires when the partitions of a topic change, and when a topic appears that was absent.  A node that cannot be
-parsed, or is closed to us, is left out, with a warning: the original counts no partitions of such a topic either.
+A watch fires when the partitions of a topic change, and when a missing topic appears.  A node that cannot be parsed, or
+is closed to us, is left out, with a warning: the JVM's consumer counts no partitions of such a topic either.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Creations = dict[str, TopicCreation]
 def read_topic_nodes(
     session: ZkCalls, dialect: Dialect, topics: Iterable[str], watch: Watch | None = None, session_id: int | None = None
 ) -> Partitions:
-    """The partitions of each topic that exists, in the order of the range assignment.
+    """Return the partitions of each topic that exists, in the order of the range assignment.
 
-    All that the nodes list, whether their brokers live or not: the JVM's members assign the same.
+    All partitions in the nodes count, whether their brokers live or not: the JVM's members assign the same ones.
     Raises ZooKeeperAway.
     """
     return read_topics(session, dialect, topics, watch, session_id)[0]
@@ -44,7 +44,7 @@ def read_topic_nodes(
 def read_topics(
     session: ZkCalls, dialect: Dialect, topics: Iterable[str], watch: Watch | None = None, session_id: int | None = None
 ) -> tuple[Partitions, Creations]:
-    """The same, and when each topic was created."""
+    """Return the partitions of each topic that exists, as read_topic_nodes() does, and when each topic was created."""
     znodes, names = dialect.znodes, list(topics)
     created: Creations = {}
     if znodes.PARTITIONS_BY_BROKER:
@@ -60,7 +60,7 @@ def read_topics(
 
 
 def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) -> Creations:
-    """When each topic that exists was created; not known of 0.7.  Raises ZooKeeperAway."""
+    """Return when each topic that exists was created; unknown for 0.7.  Raises ZooKeeperAway."""
     if dialect.partitions_by_broker:
         return {}
     paths = {dialect.znodes.topic_path(topic): topic for topic in topics}
@@ -71,7 +71,7 @@ def read_creations(session: ZkCalls, dialect: Dialect, topics: Iterable[str]) ->
 def _watched(
     session: ZkCalls, read: Read[T], paths: Iterable[str], watch: Watch | None, session_id: int | None
 ) -> dict[str, T | None]:
-    """The nodes that exist; the others are watched until they are created, and one created meanwhile is read at
+    """Return the nodes that exist; the others are watched until they are created, and one created meanwhile is read at
     once."""
     found = read(paths, watch, session_id)
     absent = [path for path, there in found.items() if there is None]
@@ -118,7 +118,7 @@ def _counted(
             brokers[znodes.count_path(paths[path], broker)] = (paths[path], broker)
     partitions: Partitions = {paths[path]: [] for path, names in found.items() if names is not None}
     for path, node in session.read(brokers, watch, session_id).items():
-        if node is not None:  # else the broker went after it was listed, and the watch says so too
+        if node is not None:  # otherwise the broker went after it was listed, and the watch reports that too
             topic, broker = brokers[path]
             try:
                 count = znodes.count(node.data, f"topic {topic} on broker {broker}")
@@ -130,9 +130,8 @@ def _counted(
 
 
 def no_brokers(session: ZkSession, dialect: Dialect) -> str | None:
-    """A sentence when no broker is registered there, mostly for a wrong chroot, or none with a plain listener.
-    Raises ZooKeeperAway.
-    """
+    """Return a sentence if no broker is registered there, usually because of a wrong chroot, or if none has a plain
+    listener.  Raises ZooKeeperAway."""
     if session.children(BROKERS):
         try:
             session.ask("read brokers", refuse_secured, dialect.znodes)

@@ -1,13 +1,13 @@
-"""Health of a group: what ZooKeeper holds comes in, what is wrong with it goes out.  Pure.
+"""Health of a group: finds problems in what ZooKeeper holds.  Pure.
 
 no session       an owner or id node that no session holds, as in a copied tree: it never goes away by itself, and its
                  partitions are not read
 no owner         a partition that a member should read has no owner node: it is not read
 not registered   an owner node's thread belongs to no member: its process is gone, or registers elsewhere
 not assigned     the owner is not the thread that the assignment strategy gives
-reads nothing    a member should own partitions and owns none: registered, and dead to the group
+reads nothing    a member should own partitions but owns none: it is registered, but does not work
 unreadable       a member's id node cannot be parsed: no JVM member can read the group as long as it stays
-idle             more threads than partitions: allowed, so no fault
+idle             more threads than partitions: allowed, so not a fault
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SESSIONLESS = "no session holds it, so it never goes away; `zkconsumer groups un
 class GroupFacts:
     """A group as ZooKeeper holds it.
 
-    streams: of each member that can be read, by topic.  unreadable: why the others cannot be.  owners: the text of each
-    owner node.  partitions: in the dialect's order, of the topics that any member reads; a topic that is absent has
-    none.  sessionless_members, sessionless_owners: whose nodes no session holds.
+    streams: for each member that can be read, by topic.  unreadable: why the others cannot be read.  owners: the text
+    of each owner node.  partitions: in the dialect's order, of the topics that any member reads; a missing topic has no
+    partitions.  sessionless_members, sessionless_owners: those whose nodes no session holds.
     """
 
     streams: Mapping[str, Mapping[str, int]]
@@ -44,7 +44,7 @@ class GroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about a group.  kind: one of the list above; fault: it has to be put right."""
+    """One finding about a group.  kind: one of the list above; fault: True if it must be fixed."""
 
     kind: str
     text: str
@@ -57,10 +57,10 @@ class Finding:
 
 
 def verify(facts: GroupFacts, strategy: str | None = None, relaxed: bool = False) -> list[Finding]:
-    """The findings on a group; none with .fault: it is healthy, or has no members.
+    """Return the findings on a group; without a .fault, the group is healthy or has no members.
 
-    strategy: range or roundrobin.  None: not known (ZooKeeper does not hold it); the one that explains the owners
-    better is taken.  relaxed: roundrobin's rule from 0.10.2 on.
+    strategy: range or roundrobin.  None: unknown (ZooKeeper does not hold it); the one that explains the owners better
+    is used.  relaxed: roundrobin's rule since 0.10.2.
     """
     if strategy is not None:
         return _verify(facts, strategy, relaxed)
@@ -87,7 +87,7 @@ def _verify(facts: GroupFacts, strategy: str, relaxed: bool) -> list[Finding]:
 
 
 def _owners(facts: GroupFacts, threads: Mapping[str, Threads], wanted: Mapping[TopicPartition, str]) -> list[Finding]:
-    """One finding at most for each partition."""
+    """Return at most one finding for each partition."""
     found: list[Finding] = []
     for topic in threads:
         for tp in (TopicPartition(topic, p) for p in facts.partitions.get(topic, ())):
@@ -101,7 +101,7 @@ def _owners(facts: GroupFacts, threads: Mapping[str, Threads], wanted: Mapping[T
                 Finding(NO_SESSION, f"the owner node of {tp}, which holds {owner!r}: {SESSIONLESS}", tp, member)
             )
         elif member is None:
-            text = f"{tp} is owned by {owner!r}, which is no thread of a registered member"
+            text = f"{tp} is owned by {owner!r}, which is not a thread of a registered member"
             found.append(Finding("not registered", text, tp))
         elif tp in wanted and owner not in (wanted[tp], wanted[tp].rpartition("-")[0]):
             text = f"{tp} is owned by {owner}, and should be by {wanted[tp]}"
@@ -110,7 +110,7 @@ def _owners(facts: GroupFacts, threads: Mapping[str, Threads], wanted: Mapping[T
 
 
 def _member_of(owner: str, facts: GroupFacts) -> str | None:
-    """The member whose thread it is (or the member itself, for clients that leave the number out)."""
+    """Return the member that the thread belongs to (or the member itself, for clients that leave the number out)."""
     members = facts.streams.keys() | facts.unreadable.keys()
     before, _, number = owner.rpartition("-")
     index = decimal_int(number)
@@ -122,7 +122,7 @@ def _member_of(owner: str, facts: GroupFacts) -> str | None:
 
 
 def _idle_members(facts: GroupFacts, wanted: Mapping[TopicPartition, str]) -> list[Finding]:
-    """Members that should own something, and own nothing."""
+    """Return findings about members that should own partitions but own none."""
     due: dict[str, list[TopicPartition]] = {}
     for tp, thread in wanted.items():
         due.setdefault(thread.rpartition("-")[0], []).append(tp)

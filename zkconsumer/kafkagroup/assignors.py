@@ -1,16 +1,16 @@
 """Assignors of the Java consumer: range, roundrobin and sticky.  Pure.
 
-The leader of a group computes the assignment of all its members, in the one protocol that all of them offer; the others
-take what it says.  Members are sorted as text as Java compares strings; those with a group.instance.id come first, by
-that (MemberInfo.compareTo, 2.3 and later).
+The leader of a group computes the assignment of all its members, by the one protocol that all of them offer; the others
+accept it.  Members are sorted as Java compares strings; those with a group.instance.id come first, sorted by it
+(MemberInfo.compareTo, 2.3 and later).
 
     range        topic by topic: its partitions in order are cut into runs for its members in order, longer ones first
-    roundrobin   all partitions of all topics in order, to the members in a circle, past those not subscribed
-    sticky       as even as can be, and each member keeps what it had as far as that allows.  Eager, as StickyAssignor:
-                 what a member had stands in its user data
+    roundrobin   all partitions of all topics in order, to the members in turn, skipping those not subscribed
+    sticky       as even as possible, and each member keeps what it had as far as that allows.  Eager, like
+                 StickyAssignor: a member's previous partitions are in its user data
 
-Of sticky the promises are Java's (even to one partition where all subscribe alike, and what need not move stays), not
-each choice: which of several even assignments it is depends on the order of Java's hash maps.
+The sticky assignor keeps Java's promises (even to one partition if all subscribe alike, and partitions that need not
+move stay), but may choose another of several even assignments: Java's choice depends on the order of its hash maps.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from kafkawire.primitives import Bytes, Reader, Writer
 from kafkawire.protocol.schema import Array, Struct, int32, string
 from zkconsumer.group.assignor import java_order
 
-RANGE, ROUNDROBIN, STICKY = "range", "roundrobin", "sticky"  # their names in JoinGroup
+RANGE, ROUNDROBIN, STICKY = "range", "roundrobin", "sticky"  # names in JoinGroup
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member as its leader knows it.  had: the partitions it had in an earlier generation, for sticky."""
+    """A member as its leader knows it.  had: its partitions in an earlier generation, for sticky."""
 
     member_id: str
     topics: frozenset[str]
     instance_id: str | None = None
     had: tuple[TopicPartition, ...] = ()
-    had_in: int = -1  # the generation
+    had_in: int = -1  # generation of `had`
 
 
-Assigned = dict[str, list[TopicPartition]]  # by member id; a member that gets nothing is there with an empty list
+Assigned = dict[str, list[TopicPartition]]  # by member id; a member that gets nothing has an empty list
 
 
 def in_order(members: Sequence[GroupMember]) -> list[GroupMember]:
-    """Members as MemberInfo compares them."""
+    """Return members as MemberInfo sorts them."""
     ids = java_order({name for m in members for name in (m.member_id, m.instance_id or "")})
     place = {name: n for n, name in enumerate(ids)}
     named = (m.instance_id if m.instance_id is not None else m.member_id for m in members)
@@ -51,7 +51,8 @@ def in_order(members: Sequence[GroupMember]) -> list[GroupMember]:
 
 
 def assign_range(partitions: Mapping[str, int], members: Sequence[GroupMember]) -> Assigned:
-    """partitions: how many each topic has; a topic that is not there, or has none, is left out.  (RangeAssignor)"""
+    """Return the assignment by range (RangeAssignor).  partitions: number by topic; a missing topic, or one without
+    partitions, is skipped."""
     assigned: Assigned = {m.member_id: [] for m in members}
     ordered = in_order(members)
     for topic in java_order({topic for m in members for topic in m.topics}):
@@ -64,7 +65,7 @@ def assign_range(partitions: Mapping[str, int], members: Sequence[GroupMember]) 
 
 
 def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[GroupMember]) -> Assigned:
-    """As assign_range.  (RoundRobinAssignor)"""
+    """Return the assignment by roundrobin (RoundRobinAssignor).  partitions: number by topic, as for range."""
     assigned: Assigned = {m.member_id: [] for m in members}
     circle = in_order(members)
     at = 0
@@ -78,7 +79,7 @@ def assign_roundrobin(partitions: Mapping[str, int], members: Sequence[GroupMemb
 
 
 def assign_sticky(partitions: Mapping[str, int], members: Sequence[GroupMember]) -> Assigned:
-    """As assign_range.  (StickyAssignor)"""
+    """Return the assignment by sticky (StickyAssignor).  partitions: number by topic, as for range."""
     ordered = in_order(members)
     topics = {m.member_id: m.topics for m in ordered}
     everything = [
@@ -88,7 +89,7 @@ def assign_sticky(partitions: Mapping[str, int], members: Sequence[GroupMember])
     ]
     assigned: Assigned = {m.member_id: [] for m in ordered}
     keeper: dict[TopicPartition, str] = {}
-    for m in sorted(ordered, key=lambda m: -m.had_in):  # of two that had it the later generation counts
+    for m in sorted(ordered, key=lambda m: -m.had_in):  # if two members had it, the later generation counts
         for tp in m.had:
             if tp.topic in m.topics:
                 keeper.setdefault(tp, m.member_id)
@@ -107,7 +108,7 @@ def assign_sticky(partitions: Mapping[str, int], members: Sequence[GroupMember])
 
 
 def _evened(assigned: Assigned, topics: Mapping[str, frozenset[str]]) -> bool:
-    """Move one partition from a member to one that has two fewer at least.  False: there is none to be moved."""
+    """Move one partition from a member to one that has at least two fewer.  Return False if that is impossible."""
     for giver in sorted(assigned, key=lambda name: -len(assigned[name])):
         for taker in sorted(assigned, key=lambda name: len(assigned[name])):
             if len(assigned[giver]) - len(assigned[taker]) < 2:
@@ -123,12 +124,12 @@ def _evened(assigned: Assigned, topics: Mapping[str, frozenset[str]]) -> bool:
 Assignor = Callable[[Mapping[str, int], Sequence[GroupMember]], Assigned]
 ASSIGNORS: Mapping[str, Assignor] = {RANGE: assign_range, ROUNDROBIN: assign_roundrobin, STICKY: assign_sticky}
 
-# StickyAssignor's user data: what the member had; the generation since 2.3, absent before
+# StickyAssignor's user data: the member's previous partitions; the generation since 2.3, missing before
 _HAD = Array(Struct(topic=string, partitions=Array(int32)))
 
 
 def sticky_user_data(had: Sequence[TopicPartition], generation: int) -> bytes:
-    """The user data of a member's subscription by sticky."""
+    """Return the user data of a member's subscription for sticky."""
     by_topic: dict[str, list[int]] = {}
     for tp in had:
         assert isinstance(tp.partition, int)
@@ -140,7 +141,7 @@ def sticky_user_data(had: Sequence[TopicPartition], generation: int) -> bytes:
 
 
 def read_sticky_user_data(data: Bytes | None) -> tuple[tuple[TopicPartition, ...], int]:
-    """(what the member had, in which generation); nothing where it cannot be read, as in Java."""
+    """Return the member's previous partitions and their generation; nothing if the data cannot be read, as in Java."""
     if data is None:
         return (), -1
     reader = Reader(data, "user data of a sticky subscription")
@@ -155,10 +156,10 @@ def read_sticky_user_data(data: Bytes | None) -> tuple[tuple[TopicPartition, ...
 def spread(
     assigned: Sequence[TopicPartition], threads: Mapping[str | None, Sequence[str]]
 ) -> dict[TopicPartition, str]:
-    """The thread of each partition of a member, as evenly as can be: each to the thread of its topic that has fewest.
+    """Return the thread of each partition of a member, evenly: the thread of its topic that has the fewest so far.
 
-    threads: thread ids by topic, in order; None: of every topic that is not there.  A partition of a topic that no
-    thread reads is left out.
+    threads: thread ids by topic, in order; None: for every other topic.  A partition of a topic that no thread reads is
+    left out.
     """
     load: dict[str, int] = {}
     found: dict[TopicPartition, str] = {}

@@ -1,7 +1,7 @@
-"""Executor of a member's actions (lifecycle): runs one, and reports.  In the event loop.
+"""Executor of a member's actions (lifecycle): runs one, and reports.  Runs in the event loop.
 
-Each method is the action of its name (lifecycle.Do says what each does and may report).  A failure of a broker or of
-the coordinator is a report, too: `Failed`.
+Each method runs the action of its name (lifecycle.Do says what each does and may report).  A failure of a broker or of
+the coordinator is also a report: `Failed`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ CLASSES = {
 
 
 class GroupExecutor:
-    """Runs the actions of one member, one at a time.  closing(): the member is shutting down."""
+    """Executor of the actions of one member, one at a time.  closing(): True while the member shuts down."""
 
     def __init__(
         self,
@@ -72,11 +72,11 @@ class GroupExecutor:
         closing: Callable[[], bool],
     ) -> None:
         self.owned = owned
-        self.members = 0  # of the group; known to its leader only
-        self.refusal = ""  # why the group does not take us
-        self.led: Mapping[str, int] | None = None  # what the leader divided: partitions by topic; None: it is another
-        self.joined_with: list[str] = []  # the topics of our subscription
-        self._unreadable: set[str] = set()  # members of the generation before whose subscription could not be read
+        self.members = 0  # number of the group's members; only its leader knows it
+        self.refusal = ""  # why the group refuses this member
+        self.led: Mapping[str, int] | None = None  # partitions by topic that it assigned as leader; None: not leader
+        self.joined_with: list[str] = []  # topics of our subscription
+        self._unreadable: set[str] = set()  # members of the last generation whose subscription could not be read
         self.deleted: dict[str, str] = {}  # topics that were read and are deleted, with a sentence each
         self._requests = members
         self._heartbeats = heartbeats
@@ -84,11 +84,11 @@ class GroupExecutor:
         self._config = config
         self._on_event = on_event
         self._closing = closing
-        self._reply: Mapping[str, Any] = {}  # to the last JoinGroup
+        self._reply: Mapping[str, Any] = {}  # response to the last JoinGroup
         self._located: dict[TopicPartition, Offset] = {}
         self._known_at_start: frozenset[TopicPartition] | None = None
-        self._topics_before: frozenset[str] | None = None  # those there were when the subscription was changed
-        self._had: tuple[TopicPartition, ...] = ()  # the last assignment, for sticky
+        self._topics_before: frozenset[str] | None = None  # topics that existed when the subscription was changed
+        self._had: tuple[TopicPartition, ...] = ()  # last assignment, for sticky
         self._had_in = -1
         self._reported_absent: set[str] = set()
         self._do: dict[Do, Callable[[Action], Report]] = {
@@ -115,19 +115,19 @@ class GroupExecutor:
         self.owned.drop(assignment)
 
     def resubscribed(self) -> None:
-        """The member subscribes to other topics: what is new to it begins as after a start."""
+        """Record a new subscription: topics that are new to it begin as after a start."""
         if self._topics_before is None:
             self._topics_before = frozenset(self.joined_with)
 
     def changed(self) -> bool:
-        """Read the topics again; whether the group has to rebalance by what they are now.  Raises WireError."""
+        """Read the topics again; return True if the group must rebalance because they changed.  Raises WireError."""
         self._topics.read()
         self._note_deleted()
         if self._topics.subscribed() != self.joined_with:
             return True
         return self.led is not None and self._topics.counted(self.led) != self.led
 
-    # one action each ----------------------------------------------------------------------------------------------
+    # actions ---------------------------------------------------------------------------------------------------------
 
     def _join(self, action: Action) -> Report:
         self._heartbeats.end()
@@ -154,11 +154,11 @@ class GroupExecutor:
         return Failed(action.turn, self._requests.refused(code))
 
     def _why_refused(self, code: int, strategy: str) -> str:
-        """A sentence with what helps."""
+        """Return a sentence about the refusal, with what helps."""
         said = self._requests.refused(code)
         if code == requests.OTHER_PROTOCOL:
             return (
-                f"{said}: its members share no assignment strategy with this one{self._theirs()}, or they are no "
+                f"{said}: its members share no assignment strategy with this one{self._theirs()}, or they are not "
                 f"consumers; this one's is {strategy}: set partition.assignment.strategy to one of theirs, or add "
                 f"{CLASSES[strategy]} to theirs, at all of them first"
             )
@@ -172,7 +172,7 @@ class GroupExecutor:
         return said
 
     def _theirs(self) -> str:
-        """The strategy that the group uses now, where its coordinator says so."""
+        """Return the strategy that the group uses now, if its coordinator says so."""
         try:
             state = self._requests.describe()
         except WireError:
@@ -206,7 +206,8 @@ class GroupExecutor:
         return Synced(action.turn, threads)
 
     def _divide(self) -> dict[str, bytes]:
-        """The assignment of each member, by member id: we are the leader.  Raises RemoteError, Unreachable.
+        """Return the assignment of each member, by member id, because this member leads.  Raises RemoteError and
+        Unreachable.
 
         A member whose subscription cannot be read gets nothing, and is reported.
         """
@@ -228,7 +229,7 @@ class GroupExecutor:
         self._report_unreadable(unreadable)
         wanted = sorted({topic for member in group for topic in member.topics})
         if set(wanted) - self._topics.counts.keys():
-            self._topics.read()  # a topic that another member knows, and that is new to us
+            self._topics.read()  # another member knows a topic that is new to us
         self.led, self.members = self._topics.counted(wanted), len(rows)
         if protocol not in ASSIGNORS:
             raise RemoteError(
@@ -247,7 +248,7 @@ class GroupExecutor:
                 members = self._requests.describe().members
                 clients = {member_id: f" (client {client}, host {host})" for member_id, client, host in members}
             except WireError as away:
-                log.info("which clients send subscriptions that cannot be read is not known: %s", away)
+                log.info("the clients whose subscriptions cannot be read are not known: %s", away)
         for member_id, why in new.items():
             self._on_event(
                 ConsumerEvent(
@@ -258,7 +259,7 @@ class GroupExecutor:
             )
 
     def _know_at_start(self) -> None:
-        """Which partitions there were when we began, and when our subscription was changed: others are new ones."""
+        """Record which partitions existed at the start, and when our subscription was changed: others are new."""
         subscribed = self._topics.counted(self.joined_with)
         if self._known_at_start is None:
             self._known_at_start = _partitions(subscribed)
@@ -268,7 +269,7 @@ class GroupExecutor:
         self._topics_before = None
 
     def _locate(self, action: Action) -> Report:
-        """Read the committed offsets, now that only we move them."""
+        """Read the committed offsets, now that only this member moves them."""
         self._located = self.owned.offsets(action.assignment)
         return Located(action.turn, frozenset(self._located))
 
@@ -283,7 +284,8 @@ class GroupExecutor:
         return Finished(action.turn)
 
     def _reset_of(self, tp: TopicPartition) -> str:
-        """Partitions that appear while we run are read from the start: they were not skipped on purpose."""
+        """Return the reset policy.  Partitions that appear while we run are read from the start: the user did not
+        choose to skip them."""
         appeared = self._known_at_start is not None and tp not in self._known_at_start
         return "smallest" if appeared else self._config.auto_offset_reset
 
@@ -313,17 +315,17 @@ class GroupExecutor:
             return Failed(action.turn, str(lost))
         return Failed(action.turn, self._requests.refused(code)) if code else Finished(action.turn)
 
-    # what is said of topics ---------------------------------------------------------------------------------------
+    # reports about topics ---------------------------------------------------------------------------------------------
 
     def _report_absent(self) -> None:
-        """Report, once each time, that a topic that was asked for does not exist: perhaps its name is wrong."""
+        """Report once that a subscribed topic does not exist: perhaps its name is wrong."""
         absent = set(self._topics.absent)
         for topic in sorted(absent - self._reported_absent):
             self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
         self._reported_absent = absent
 
     def _note_deleted(self) -> None:
-        """Topics that we read and that are there no more."""
+        """Record topics that we read and that do not exist any more."""
         there = self._topics.counts
         self.deleted = {t: s for t, s in self.deleted.items() if t not in there and self._topics.subscribes(t)}
         for topic in sorted({tp.topic for tp in self.owned.cursors} - there.keys() - self.deleted.keys()):

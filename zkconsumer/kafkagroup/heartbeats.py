@@ -1,28 +1,28 @@
 """Heartbeats of a member to its coordinator, the lease that they prove, and the fence when it ends.
 
-The lease holds from the sending of the last answered heartbeat for session.timeout.ms, or rebalance.timeout.ms where
-that is shorter and JoinGroup carries it (silent_member_s), less a margin (zkconsumer.session.lease): until then the
-coordinator gives our partitions to no other.  An answer that the group
-rebalances (27) proves the same, but the coordinator waits rebalance.timeout.ms at most for us to join; so from then on
-the lease ends that long after the last heartbeat that was answered without it.
+The lease lasts from the sending of the last answered heartbeat for session.timeout.ms, or rebalance.timeout.ms if that
+is shorter and JoinGroup carries it (silent_member_s), less a margin (zkconsumer.session.lease): until then the
+coordinator gives our partitions to no other member.  A response that the group rebalances (27) proves the same, but the
+coordinator waits at most rebalance.timeout.ms for us to join; so the lease then ends that long after the last heartbeat
+that was answered without 27.
 
-An answer that the coordinator loads the group (14) proves the same as long as the lease holds.  Its broker has taken
-the group over: the one before did not get to count us out, and the new one gives every member a full session once it
-has loaded (GroupCoordinator.onGroupLoaded).  So what comes in between (a crash is noticed after up to 9 s by KRaft,
-after zookeeper.session.timeout.ms and a tick by ZooKeeper's controller; then an election and the load) never shortens
-the time that a member has, and is not added to it: a crash looks like a cut line to us.
+A response that the coordinator loads the group (14) proves the same as long as the lease lasts.  Its broker has taken
+the group over: the former coordinator did not get to remove us, and the new one gives every member a full session once
+it has loaded (GroupCoordinator.onGroupLoaded).  So the time in between (a crash is noticed after up to 9 s by KRaft,
+after zookeeper.session.timeout.ms and a tick by ZooKeeper's controller; then an election and the load) never shortens a
+member's time, and is not added to it: a crash looks like a broken connection to us.
 
-A coordinator that was replaced and does not know it answers heartbeats with 0 from memory, without end, while the next
-one gives our partitions away.  Only commits show it: they do not get into the log.  So once a commit ended in 7, 15 or
+A coordinator that was replaced and does not know it answers heartbeats with 0 from memory, forever, while the new one
+gives our partitions away.  Only commits reveal it: they do not get into the log.  So once a commit ended in 7, 15 or
 16, heartbeats that the same broker answers prove nothing, and the lease counts from the last commit that was answered
-0, until the next one is, or another broker answers a heartbeat.
+with 0, until the next such commit, or until another broker answers a heartbeat.
 
-All times are of the lease's clock, which goes on while the machine is suspended.  Timers do not: so the clocks are
-looked at each LOOK_S, and after a jump of one a heartbeat is sent at once.
+All times are by the lease's clock, which continues while the machine is suspended.  Timers do not: so the clocks are
+compared every LOOK_S, and after a jump a heartbeat is sent at once.
 
     connected   the last heartbeat was answered
-    suspended   heartbeats have no answer; read on until the lease is over, commit nothing
-    lost        no member: not joined (yet, or any more)
+    suspended   heartbeats get no response; keep reading until the lease is over, commit nothing
+    lost        not a member: not joined (yet, or any more)
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from zkconsumer.session.zksession import LOOK_S, WAITING, SessionState
 log = logging.getLogger(__name__)
 
 BEATS_PER_SESSION = 10
-LONGEST_S = 3.0  # between two: by a heartbeat a member hears of a rebalance
-RETRY_S = 0.25  # after one without an answer, or while the coordinator moves
+LONGEST_S = 3.0  # longest interval: a heartbeat's response reports a rebalance
+RETRY_S = 0.25  # after a heartbeat without a response, or while the coordinator moves
 
 
 def silent_member_s(session_s: float, rebalance_s: float) -> float:
-    """How long a silent member certainly stays in its group, in seconds.
+    """Return how long a silent member certainly stays in its group, in seconds.
 
-    Its session ends after session_s; but where another member joins, the coordinator waits rebalance_s for it to join,
-    too, and then counts it out, whatever is left of its session (GroupCoordinator.onCompleteJoin).
+    Its session ends after session_s; but if another member joins, the coordinator waits rebalance_s for it to join,
+    too, and then removes it, whatever is left of its session (GroupCoordinator.onCompleteJoin).
     """
     return min(session_s, rebalance_s)
 
 
 class Heartbeats:
-    """One member's, in the event loop.  The callbacks must not wait.
+    """Heartbeats of one member, in the event loop.  The callbacks must not wait.
 
-    session_timeout_ms()                           after which the coordinator counts a silent member out
+    session_timeout_ms()                           after which the coordinator removes a silent member
     rebalance_timeout_ms()                         how long the coordinator waits for us to join
-    on_rebalance(claim), on_fenced(claim, code)    what the coordinator answered: 27; 22, 25 or another that lasts
+    on_rebalance(claim), on_fenced(claim, code)    the coordinator's response: 27; 22, 25 or another lasting error
     on_over(claim)                                 the lease is over
     on_state(state, why)                           the state changed; why: the error of the last heartbeat
     """
@@ -88,22 +88,22 @@ class Heartbeats:
         self._on_fenced = on_fenced
         self._on_over = on_over
         self._on_state = on_state
-        self._calm_at = 0.0  # the last heartbeat that was answered with 0 was sent then
+        self._calm_at = 0.0  # when the last heartbeat that was answered with 0 was sent
         self._rebalances = False
-        self._written_at = 0.0  # the last commit that was answered with 0 was sent then, or the SyncGroup of the claim
-        self._doubted: Broker | None = None  # the coordinator, since a commit showed that it may be none any more
+        self._written_at = 0.0  # when the last commit that was answered with 0, or the claim's SyncGroup, was sent
+        self._doubted: Broker | None = None  # the coordinator, since a commit showed that it may have been replaced
         self._lock = Lock()  # one heartbeat at a time
         self._wake = Event()
         self._wake_guard = Event()
 
     @property
     def lease_s(self) -> float:
-        """How long an answered heartbeat proves that we are a member, less a margin."""
+        """Return how long an answered heartbeat proves that we are a member, less a margin."""
         return silent_member_s(self._session_timeout_ms() / 1000, self._rebalance_timeout_ms() / 1000)
 
     @property
     def over_why(self) -> str:
-        """Why the lease ended."""
+        """Return why the lease ended."""
         if self._doubted is not None:
             return (
                 f"{self._doubted} answers heartbeats and takes no commits, so another broker may coordinate the group"
@@ -115,7 +115,7 @@ class Heartbeats:
         return min(LONGEST_S, self.lease_s / BEATS_PER_SESSION)
 
     def begin(self, claim: Claim, joined_at: float) -> None:
-        """Beat for this claim from now on; the first beat is answered, or lost, when it returns.
+        """Send heartbeats for this claim from now on; on return, the first one was answered or lost.
 
         joined_at: when the request that gave the claim was sent.
         """
@@ -128,22 +128,22 @@ class Heartbeats:
         self._wake_guard.set()
 
     def end(self) -> None:
-        """No member any more: the lease ends with it."""
+        """End membership, and the lease with it."""
         self.claim = None
         self._lease.revoke(clocks.boot())
 
     def lost(self, why: str) -> None:
-        """No member, and not by our own doing."""
+        """End membership that was lost from outside."""
         self.end()
         self._enter(SessionState.LOST, why)
 
     def doubt(self, claim: Claim) -> None:
-        """A commit ended in 7, 15 or 16: the coordinator may be none any more, whatever it answers."""
+        """Doubt the coordinator after a commit ended in 7, 15 or 16: it may have been replaced, whatever it answers."""
         if claim is self.claim:
             self._doubted = self._requests.doubt()
 
     def committed(self, claim: Claim, sent_at: float) -> None:
-        """A commit that was sent then was answered with 0."""
+        """Record that a commit sent at that time was answered with 0."""
         if claim is self.claim:
             self._written_at = max(self._written_at, sent_at)
             self._trust()
@@ -169,7 +169,7 @@ class Heartbeats:
                 self._beat(claim)
 
     def guard(self) -> None:
-        """Report the end of the lease, at its time."""
+        """Report the end of the lease, when it comes."""
         while True:
             self._wake_guard.clear()
             claim = self.claim
@@ -181,7 +181,7 @@ class Heartbeats:
                 log.warning(WAITING, STOOD_STILL, f"the coordinator of group {self._requests.group}", jump_s)
                 self._wake.set()
             left_s = max(self._lease.ends_at, self._calm_at + self.lease_s / 2) - moment.at
-            if left_s > 0:  # a claim whose first beat was lost has half a session to prove itself
+            if left_s > 0:  # a claim whose first heartbeat was lost has half a session left to be confirmed
                 self._wake_guard.wait(timeout=min(left_s, LOOK_S))
             elif claim is self.claim:
                 self.lost("")

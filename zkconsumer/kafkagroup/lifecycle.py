@@ -1,30 +1,30 @@
-"""Life of a member of a group that Kafka's coordinator keeps: what it does, and in which order.  Pure.
+"""Lifecycle of a member of a group on Kafka's coordinator: what it does, and in which order.  Pure.
 
     state, actions = step(state, event)
 
-A step machine, as zkconsumer.group.rebalance is one for groups in ZooKeeper: an event is a report on the current
-action, or a happening (the group rebalances, the lease is over).  There is one current action at most; it carries a
-turn, and a report of another turn is late and changes nothing.  `drop` and `alarm` need no report.  One rebalance:
+A step machine, like zkconsumer.group.rebalance for groups in ZooKeeper: an event is a report on the current action, or
+a happening (the group rebalances, the lease is over).  There is at most one current action; it carries a turn, and a
+report with another turn is late and changes nothing.  `drop` and `alarm` need no report.  One rebalance:
 
     stop fetchers -> drain -> commit offsets -> join -> sync -> read offsets -> start fetchers
 
-The rebalance is eager, as the Java consumer's is with range, roundrobin and sticky: everything is revoked before the
-member joins, since the next owner of a partition begins with it at once, and the coordinator then takes no commit of
-the generation before.  Heartbeats go on until the member joins again; that they are answered is the lease under which
-it delivers and commits, and the generation is its claim.
+The rebalance is eager, like the Java consumer's with range, roundrobin and sticky: everything is revoked before the
+member joins, since the next owner of a partition starts at once, and the coordinator then refuses commits of the
+previous generation.  Heartbeats continue until the member joins again; their responses prove the lease under which it
+delivers and commits, and the generation is its claim.
 
     the group rebalances   (27) revoke in order, then join
     fenced                 (22, 25) others may own everything: drop it at once, commit nothing, join again; as a new
-                           member where the coordinator does not know us (25)
-    the lease is over      the same; the coordinator may know us still
+                           member if the coordinator does not know us (25)
+    the lease is over      like fenced, but the coordinator may still know us
     something changed      topics, partitions or our subscription: revoke in order and join, which makes all others
-                           join, too; a change seen while a rebalance runs costs one more
-    refused                the group never takes such a member (23, 24, 26, 30): alarm, and try again, seldom
+                           join, too; a change during a rebalance costs one more
+    refused                the group never accepts such a member (23, 24, 26, 30): alarm, and retry at long intervals
     close                  revoke in order, then leave the group
 
-What fails for now (no coordinator, a lost connection) is tried again after backoff_ms; after max_retries in a row an
-alarm is raised, and the backoff grows up to eight times.  The member never gives up.  A partition whose offset cannot
-be read stays ours, unread, until it can.
+Temporary failures (no coordinator, a lost connection) are retried after backoff_ms; after max_retries in a row an alarm
+is raised, and the backoff grows up to eight times.  The member never gives up.  A partition whose offset cannot be read
+stays ours, unread, until it can be.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOTHING: Assignment = {}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What we own partitions by: a generation of the group, and our member id."""
+    """Basis of our ownership: a generation of the group, and our member id."""
 
     generation: int
     member_id: str
@@ -51,18 +51,18 @@ class Claim:
 
 
 class Do(enum.Enum):
-    """What the executor does -> what it reports; (F): or Failed."""
+    """Action of the executor -> what it reports; (F): or Failed."""
 
     JOIN = "join"  # find the coordinator, JoinGroup -> Joined, IdGiven, IdUnknown, Refused (F)
     SYNC = "sync"  # the leader assigns; SyncGroup, then a first heartbeat -> Synced, JoinAgain (F)
-    LOCATE = "read offsets"  # of the assignment -> Located (F)
-    START = "start fetchers"  # of the assignment, from the offsets just read -> Finished
-    STOP = "stop fetchers"  # of the assignment; deliver nothing more of it -> Finished
-    DRAIN = "drain"  # wait until what is delivered is done, or rebalance.drain.ms is over -> Finished
-    COMMIT = "commit offsets"  # of the assignment, in its generation; then it is ours no more -> Finished (F)
+    LOCATE = "read offsets"  # for the assignment -> Located (F)
+    START = "start fetchers"  # for the assignment, from the offsets just read -> Finished
+    STOP = "stop fetchers"  # for the assignment; deliver nothing more of it -> Finished
+    DRAIN = "drain"  # wait until delivered messages are done, or rebalance.drain.ms is over -> Finished
+    COMMIT = "commit offsets"  # for the assignment, in its generation; then it is not ours any more -> Finished (F)
     WAIT = "wait"  # wait_ms -> Finished
     LEAVE = "leave group"  # LeaveGroup -> Finished (F)
-    DROP = "drop"  # stop the assignment at once, and drop what is delivered; no commit, no report
+    DROP = "drop"  # stop the assignment at once, and drop what is delivered; no commit or report
     ALARM = "alarm"  # report text to the operator; no report to the machine
 
 
@@ -90,7 +90,7 @@ class Action:
     do: Do
     turn: int = 0
     assignment: Assignment = field(default_factory=dict)
-    member_id: str = ""  # JOIN, LEAVE: who we are; "": the coordinator gives a new one
+    member_id: str = ""  # JOIN, LEAVE: our member id; "": the coordinator gives a new one
     claim: Claim | None = None  # SYNC
     wait_ms: int = 0
     text: str = ""
@@ -110,7 +110,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It did not work, or its outcome is unknown; why is one sentence."""
+    """The action failed, or its outcome is unknown; why is one sentence."""
 
     turn: int
     why: str
@@ -139,7 +139,7 @@ class IdUnknown:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The group does not take a member such as this one; why is one sentence with what helps."""
+    """The group refuses such a member; why is one sentence with what helps."""
 
     turn: int
     why: str
@@ -153,7 +153,8 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class JoinAgain:
-    """The generation is over before its assignment came (22, 25, 27); forget: nor are we known (25)."""
+    """The generation ended before its assignment came (22, 25, 27).  forget: the coordinator does not know us either
+    (25)."""
 
     turn: int
     forget: bool = False
@@ -161,7 +162,7 @@ class JoinAgain:
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """Offsets are known (a number, or none) for tps; the others could not be read."""
+    """Offsets are known (a number, or no committed offset) for tps; the others could not be read."""
 
     turn: int
     tps: frozenset[TopicPartition]
@@ -172,7 +173,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """Topics, partitions or the subscription are others than those of the last join."""
+    """Topics, partitions or the subscription have changed since the last join."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ class Rebalancing:
 
 @dataclass(frozen=True, slots=True)
 class Fenced:
-    """The claim counts no more (22, 25; forget: 25), or the lease is over."""
+    """The claim is invalid (22, 25; forget: 25), or the lease is over."""
 
     claim: Claim
     forget: bool = False
@@ -201,27 +202,28 @@ Happening = Changed | Rebalancing | Fenced | Close
 
 @dataclass(frozen=True, slots=True)
 class MemberState:
-    """A member between two events.  assigned: by the leader, in the generation of `claim`; running: and read."""
+    """State of a member between two events.  assigned: by the leader, in the generation of `claim`; running: assigned
+    and read."""
 
     max_retries: int
     backoff_ms: int
     phase: Phase = P.JOINING
     turn: int = 0
-    asked: Assignment = field(default_factory=dict)  # the partitions of the current action
-    member_id: str = ""  # kept from generation to generation; "": the coordinator knows us not (any more)
+    asked: Assignment = field(default_factory=dict)  # partitions of the current action
+    member_id: str = ""  # kept from generation to generation; "": the coordinator does not know us (any more)
     claim: Claim | None = None
     assigned: Assignment = field(default_factory=dict)
     located: frozenset[TopicPartition] = frozenset()
     running: frozenset[TopicPartition] = frozenset()
-    stale: bool = False  # has to join again
+    stale: bool = False  # must join again
     closing: bool = False
-    blocked: str = ""  # why not everything assigned is read, or why it is no member
+    blocked: str = ""  # why not everything assigned is read, or why we are not a member
     refused: bool = False
-    tries: int = 0  # waits in a row
+    tries: int = 0  # consecutive waits
 
     @property
     def settled(self) -> bool:
-        """We read all that is assigned to us, and no change is known."""
+        """True if we read our whole assignment, and no change is known."""
         return self.phase is P.STABLE
 
     @property
@@ -229,7 +231,7 @@ class MemberState:
         return {tp: thread for tp, thread in self.assigned.items() if tp not in self.running}
 
     def work(self, phase: Phase) -> Assignment:
-        """The partitions a phase is about."""
+        """Return the partitions that a phase works on."""
         if phase in REVOKING:
             return _only(self.assigned, self.running)
         if phase is P.LOCATING:
@@ -240,12 +242,12 @@ class MemberState:
 
 
 def begin(max_retries: int, backoff_ms: int) -> tuple[MemberState, list[Action]]:
-    """A member and its first action."""
+    """Return a new member's state and first action."""
     return _enter(MemberState(max_retries, backoff_ms), P.JOINING)
 
 
 def step(state: MemberState, event: Report | Happening) -> tuple[MemberState, list[Action]]:
-    """State and actions after an event.  A late report, and anything after the end, changes nothing."""
+    """Return state and actions after an event.  A late report, and anything after the end, changes nothing."""
     if state.phase is P.CLOSED:
         return state, []
     match event:
@@ -286,7 +288,7 @@ def _close(state: MemberState) -> tuple[MemberState, list[Action]]:
         return _enter(state, P.STOPPING)
     if state.phase is P.JOINING and state.member_id:
         return _enter(state, P.LEAVING)
-    return state, []  # when the current action is reported: a new member learns by it whom to take out of the group
+    return state, []  # done when the current action is reported: a new member needs its result to leave the group
 
 
 # Reports -------------------------------------------------------------------------------------------------------------
@@ -306,24 +308,24 @@ NEXT: dict[tuple[Phase, type[Report]], Phase] = {
     (P.STOPPING, Finished): P.DRAINING,
     (P.DRAINING, Finished): P.COMMITTING,
     (P.COMMITTING, Finished): P.JOINING,
-    (P.COMMITTING, Failed): P.JOINING,  # its next owner reads some again; else nobody would go on
+    (P.COMMITTING, Failed): P.JOINING,  # its next owner reads some messages again; otherwise no member would
     (P.WAITING, Finished): P.JOINING,
     (P.LEAVING, Finished): P.CLOSED,
-    (P.LEAVING, Failed): P.CLOSED,  # the coordinator ends it with its session
+    (P.LEAVING, Failed): P.CLOSED,  # the coordinator removes the member at its session's end
 }
 
 
 def _reported(state: MemberState, report: Report) -> tuple[MemberState, list[Action]]:
     following = NEXT.get((state.phase, type(report)))
     if following is None:
-        raise ValueError(f"{type(report).__name__} is no report of a member that is {state.phase.name.lower()}")
+        raise ValueError(f"{type(report).__name__} is not a report for a member that is {state.phase.name.lower()}")
     if isinstance(report, IdUnknown) and not state.member_id:
         report, following = Failed(report.turn, "the coordinator does not know the member id it gave"), P.WAITING
     return _enter(_learn(state, report), following)
 
 
 def _learn(state: MemberState, report: Report) -> MemberState:
-    """The state by what a report says."""
+    """Return the state after a report."""
     match state.phase, report:
         case P.JOINING, Joined(_, claim):
             return replace(state, claim=claim, member_id=claim.member_id, refused=False)
@@ -357,7 +359,7 @@ def _learn(state: MemberState, report: Report) -> MemberState:
 
 
 def _not_in_it(state: MemberState, forget: bool = False) -> MemberState:
-    """No member of any generation; forget: nor known to the coordinator."""
+    """Return the state after leaving the group.  With `forget`, the member id is dropped too."""
     member_id = "" if forget else state.member_id
     return replace(state, claim=None, assigned=NOTHING, running=frozenset(), member_id=member_id)
 
@@ -366,7 +368,7 @@ def _not_in_it(state: MemberState, forget: bool = False) -> MemberState:
 
 
 def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]:
-    """Go to a phase, or on to the first one behind it that has something to do."""
+    """Enter a phase, or the first one after it that has work."""
     phase = _detour(state, phase)
     while phase in (*REVOKING, P.LOCATING, P.STARTING) and not state.work(phase):
         done = Located if phase is P.LOCATING else Finished
@@ -385,7 +387,7 @@ def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]
 
 
 def _detour(state: MemberState, phase: Phase) -> Phase:
-    """Where the table's next phase is not the one to go to."""
+    """Return the phase to enter instead, if the table's next phase does not apply."""
     if state.closing:
         if phase is P.LEAVING and not state.member_id:
             return P.CLOSED
@@ -393,11 +395,11 @@ def _detour(state: MemberState, phase: Phase) -> Phase:
             return phase
         return P.STOPPING if state.running else _detour(state, P.LEAVING)
     if state.stale and state.claim is not None and phase in (P.LOCATING, P.STARTING, P.STABLE, P.WAITING):
-        return P.STOPPING  # or, where nothing is read yet, on to join again
+        return P.STOPPING  # leads on to joining again if nothing is read yet
     if phase is P.STABLE and state.missing:
         return P.WAITING
     if phase is P.JOINING and state.phase is P.WAITING and state.claim is not None:
-        return P.LOCATING  # it waited for offsets, as a member
+        return P.LOCATING  # it waited for offsets, and is still a member
     return phase
 
 

@@ -1,7 +1,7 @@
-"""Member of a group that Kafka's coordinator keeps: heartbeats and topics are events for its step machine (lifecycle).
+"""Member of a group on Kafka's coordinator: turns heartbeats and topics into events for its step machine (lifecycle).
 
-Fences drop at once what may not be delivered any more.  Topics are read again each metadata.max.age.ms: new ones, and
-new partitions, make the group rebalance.
+Fences drop at once the partitions that must not be delivered any more.  Topics are read again each metadata.max.age.ms:
+new ones, and new partitions, make the group rebalance.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class GroupMember:
             on_event=on_event,
             name="group",
         )
-        self.closed, self.run = self._loop.closed, self._loop.run  # run: until the member has left its group
-        self._look = Event()  # read the topics now
+        self.closed, self.run = self._loop.closed, self._loop.run  # run: returns when the member has left its group
+        self._look = Event()  # set to read the topics now
 
     # events, from anywhere in the hub -----------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
-        """Reads all that is assigned to it, as far as it knows."""
+        """True if it reads everything that is assigned to it, as far as it knows."""
         return self._loop.state.settled
 
     @property
@@ -76,7 +76,7 @@ class GroupMember:
 
     @property
     def refusal(self) -> str:
-        """Why the group does not take such a member; "": it does, as far as is known."""
+        """Return why the group refuses this member, or "" if it does not, as far as known."""
         return self._executor.refusal
 
     @property
@@ -87,7 +87,7 @@ class GroupMember:
         self._loop.note(Rebalancing(claim))
 
     def fenced(self, claim: Claim, forget: bool) -> None:
-        """The claim, or the lease on it, is over: drop all partitions, at once."""
+        """Drop all partitions at once, because the claim, or the lease on it, is over."""
         for cursor in self._executor.owned.cursors.values():
             cursor.drop()
         self._loop.note(Fenced(claim, forget))
@@ -126,7 +126,7 @@ class GroupMember:
     # topics -------------------------------------------------------------------------------------------------------
 
     def watch_topics(self) -> None:
-        """Read the topics again and again, while we are a member; what changed makes the group rebalance."""
+        """Read the topics again regularly, while we are a member; changes make the group rebalance."""
         while True:
             self._look.wait(timeout=self._config.metadata_max_age_ms / 1000)
             self._look.clear()
@@ -136,7 +136,7 @@ class GroupMember:
             try:
                 changed = self._executor.changed()
             except (ConsumerError, WireError):
-                continue  # the leader finder reports brokers that are away
+                continue  # the leader finder reports unreachable brokers
             if changed and self._loop.state.turn == turn:
-                self._on_event(ConsumerEvent("rebalance", "topics or partitions are others than were assigned"))
+                self._on_event(ConsumerEvent("rebalance", "topics or partitions have changed since they were assigned"))
                 self._loop.note(Changed())

@@ -1,9 +1,10 @@
-"""Offset store of a member: Kafka, written in the generation and by the member id that the partitions are ours by.
+"""Offset store of a member: Kafka, with commits that carry the generation and member id by which it owns the
+partitions.
 
-A commit belongs to the claim under which it began: one that is still tried when the member has joined again would be
-taken in the new generation, though others may own its partitions.  What the coordinator answers of the claim is passed
-on: 22 and 25 fence the member, 27 makes it join, 7, 15 and 16 show that heartbeats may be answered by a coordinator
-that is none any more, and 0 that they are not.
+A commit belongs to the claim under which it began: if it were retried after the member joined again, it would be
+accepted in the new generation, though others may own its partitions.  The coordinator's responses about the claim are
+passed on: 22 and 25 fence the member, 27 makes it join, 7, 15 and 16 show that a replaced coordinator may answer
+heartbeats, and 0 shows the opposite.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from zkconsumer.session.lease import Lease, LeaseOver
 
 
 class NotAMember(ConsumerError):
-    """A commit that the coordinator does not take, for the partition may be another member's."""
+    """A commit that the coordinator refuses, because the partition may be another member's."""
 
     def __init__(self, group: str, tp: TopicPartition, position: int, why: str) -> None:
         super().__init__(f"group {group}, {tp}: {position} is not committed, for {why}; its owner reads on before it")
@@ -30,11 +31,11 @@ class NotAMember(ConsumerError):
 
 
 class ClaimedOffsets:
-    """store: KafkaOffsets, which commits by claim().
+    """Offset store that commits by claim().  store: the underlying KafkaOffsets.
 
-    close(), cut(): the connections to the coordinator, for good, or for now: a commit in flight is cut off then.
-    claim(): by which partitions are owned now; None: no member.  on_refused(claim, code): 22, 25, 27; 7, 15, 16.
-    on_accepted(claim, sent_at): a commit was answered 0; sent_at: by the boot clock.
+    close(), cut(): close the connections to the coordinator, for good or for now: a commit in flight is cut off.
+    claim(): the current claim, or None if we are not a member.  on_refused(claim, code): 22, 25, 27; 7, 15, 16.
+    on_accepted(claim, sent_at): a commit was answered with 0; sent_at: by the boot clock.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class ClaimedOffsets:
     ) -> dict[TopicPartition, Exception | None]:
         claim = self._claim()
         if claim is None:
-            return {tp: NotAMember(group, tp, at, "this is no member of the group now") for tp, at in positions.items()}
+            return {
+                tp: NotAMember(group, tp, at, "this is not a member of the group now") for tp, at in positions.items()
+            }
         began = clocks.boot()
         results = self._counted.commit(group, positions, _OfClaim(lease, claim, self._claim))
         codes = {why.code for why in results.values() if isinstance(why, Refused)}
@@ -76,13 +79,13 @@ class ClaimedOffsets:
 
     @property
     def status(self) -> OffsetsStatus:
-        """Mode and counters, for users and metrics."""
+        """Return mode and counters, for users and metrics."""
         counted = self._counted
         return OffsetsStatus("kafka", (StoreStatus("kafka", counted.accepted, counted.failed, counted.last),))
 
 
 class _OfClaim(Lease):
-    """The lease of one claim: over as soon as there is another."""
+    """Lease of one claim: it is over as soon as there is another claim."""
 
     __slots__ = ("_claim", "_current", "_lease")
 
@@ -104,5 +107,5 @@ def _of_member(group: str, tp: TopicPartition, position: int, claim: Claim, why:
     if why.code in (requests.GENERATION_OVER, requests.NO_MEMBER):
         return NotAMember(group, tp, position, f"{claim} of the group is over here (error {why.code})")
     if why.code == requests.REBALANCING:
-        return NotAMember(group, tp, position, f"the group went on from {claim} before it (error {why.code})")
+        return NotAMember(group, tp, position, f"the group left {claim} before it (error {why.code})")
     return why

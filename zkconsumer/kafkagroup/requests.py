@@ -1,18 +1,17 @@
-"""Requests of one member to its group's coordinator, which is looked up whenever it does not answer or is another one.
+"""Requests of one member to its group's coordinator, which is looked up whenever it does not answer or has moved.
 
-look-up        of any broker, which answers from memory: LOOK_UP_S at most, then the next one is asked
-join, sync     wait on the broker for the other members: connections with a time-out above the rebalance's.  As long as
+look-up        asks any broker, which answers from memory: LOOK_UP_S at most, then the next one is asked
+join, sync     wait on the broker for the other members: connections with a timeout above the rebalance's.  As long as
                they wait, the other brokers are asked every LOOK_S who coordinates the group; once one names another
-               broker, and that broker says so itself (metadata of the first may be old), the wait is over
-heartbeat      on a connection of its own, with a time-out well below the session's
-leave          the same
+               broker, and that broker confirms it (metadata of the first may be old), the wait is over
+heartbeat      on a separate connection, with a timeout well below the session's
+leave          likewise
 
 The Java client has one connection to its coordinator, and a broker answers the requests of a connection one after the
 other.  Here a heartbeat waits for no other request, since the lease is counted from it: not for a JoinGroup, which the
 broker keeps until the group has joined, nor for a commit, which it keeps until its replicas have it.
 
-So a coordinator that hangs costs a member that joins LOOK_S + LOOK_UP_S, once the brokers that answer
-know the new one.
+So a hanging coordinator delays a joining member by LOOK_S + LOOK_UP_S, once the brokers that answer know the new one.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from zkconsumer.offsets.coordinator import Coordinator, GroupState
 from zkconsumer.refusals import refusal
 
 LOADING, NONE_NOW, ELSEWHERE = 14, 15, 16
-MOVED = (NONE_NOW, ELSEWHERE)  # look the coordinator up again
-DOUBTFUL = (7, *MOVED)  # of a commit
+MOVED = (NONE_NOW, ELSEWHERE)  # codes after which the coordinator is looked up again
+DOUBTFUL = (7, *MOVED)  # codes of a commit
 GENERATION_OVER, NO_MEMBER, REBALANCING = 22, 25, 27
 OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED = 23, 24, 26, 30
 ID_FIRST, GROUP_FULL = 79, 81
-# What a code says to a member; what refusals.py says is for those who are none, and commit for a group.
+# Meaning of codes for members; refusals.py describes them for clients that are not members and commit for a group.
 TO_MEMBERS = {
     GENERATION_OVER: "the group has rebalanced without this member",
     NO_MEMBER: (
@@ -51,17 +50,18 @@ TO_MEMBERS = {
 }
 LASTING = (OTHER_PROTOCOL, BAD_GROUP, BAD_SESSION_TIMEOUT, NOT_ALLOWED, GROUP_FULL)
 
-JOIN_MARGIN_MS = 10_000  # above the rebalance timeout: a coordinator that answers late is not away
+JOIN_MARGIN_MS = 10_000  # above the rebalance timeout: a coordinator that answers late is not unreachable
 BEATS_LOST_PART = (
-    4  # of the time that a silent member stays in its group: a heartbeat without an answer for that long is lost
+    4  # part of the time that a silent member stays in its group: a heartbeat unanswered for that long is lost
 )
-LOOK_UP_S = 3.0  # a broker that does not say for so long who coordinates a group is passed over
-LOOK_S = 2.0  # between two looks for another coordinator, while the one that we know lets us wait
+LOOK_UP_S = 3.0  # a broker that does not name a group's coordinator within this time is skipped
+LOOK_S = 2.0  # interval of looking for another coordinator while the known one makes us wait
 CONNECT_S = 5.0  # for a connection to join on, with TLS and login
 
 
 class MemberRequests:
-    """brokers(): those to ask for the coordinator.  Every call raises LinkLost, and Refused where there is none."""
+    """Requests of a member.  brokers(): brokers to ask for the coordinator.  Every call raises LinkLost, and Refused if
+    there is no coordinator."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class MemberRequests:
         self._asked = asking
         self._now = now
         self._lookup = asking(brokers)
-        self.coordinator: Broker | None = None  # as it was found last
-        self.answered: Broker | None = None  # the last heartbeat
-        self._suspect: Broker | None = None  # the coordinator that did not answer last, or answered that it is not one
+        self.coordinator: Broker | None = None  # as last found
+        self.answered: Broker | None = None  # broker that answered the last heartbeat
+        self._suspect: Broker | None = None  # the last coordinator that did not answer, or denied to be one
 
     def join(self, member_id: str, protocols: Sequence[tuple[str, bytes]]) -> Mapping[str, Any]:
         request = grouprequests.join_group(
@@ -116,7 +116,7 @@ class MemberRequests:
         return self._wait(request)
 
     def heartbeat(self, claim: Claim) -> int:
-        """The coordinator's error code."""
+        """Send a heartbeat, and return the coordinator's error code."""
         request = grouprequests.heartbeat(self._dialect, self.group, claim.generation, claim.member_id)
         broker = self._found()
         code = int(self._call("heartbeat", request)["error"])
@@ -124,23 +124,24 @@ class MemberRequests:
         return code
 
     def doubt(self) -> Broker | None:
-        """Look the coordinator up again before the next request, elsewhere: it may be none any more.  Returns it."""
+        """Look the coordinator up again before the next request, at other brokers: it may have been replaced.  Return
+        it."""
         broker = self.coordinator or self._suspect
         if broker is not None:
             self._not(broker)
         return broker
 
     def leave(self, member_id: str) -> int:
-        """The coordinator's error code."""
+        """Leave the group, and return the coordinator's error code."""
         request = grouprequests.leave_group(self._dialect, self.group, member_id)
         return int(self._call("leave", request)["error"])
 
     def describe(self) -> GroupState:
-        """The group as its coordinator has it."""
+        """Return the group as its coordinator has it."""
         return self._lookup.describe(self.group)
 
     def refused(self, code: int) -> str:
-        """A coordinator's error code as a sentence."""
+        """Return a coordinator's error code as a sentence."""
         if code in TO_MEMBERS:
             return f"{BrokerError(code, f'group {self.group} on {self.coordinator}')}: {TO_MEMBERS[code]}"
         return str(refusal(code, self.coordinator, group=self.group))
@@ -160,7 +161,7 @@ class MemberRequests:
         return self._heard(broker, reply)
 
     def _wait(self, request: Request[Any]) -> Mapping[str, Any]:
-        """Send a request that the coordinator answers once the group has got so far."""
+        """Send a request that the coordinator answers only when the other members are ready."""
         broker = self._found()
         try:
             with self._patient.lent(broker, "join") as link:
@@ -179,8 +180,9 @@ class MemberRequests:
     def _received(self, link: Link) -> Mapping[str, Any]:
         """Wait for the response on a link.
 
-        Raises LinkLost once another broker is the coordinator, and after the longest time that a coordinator takes: a
-        firewall may have forgotten the connection, and neither side hears of that."""
+        Raises LinkLost once another broker is the coordinator, and after the longest time that a coordinator may take:
+        a firewall may have forgotten the connection, and neither side would notice.
+        """
         over_at = self._now() + self._patience_s
         while True:
             try:
@@ -189,14 +191,14 @@ class MemberRequests:
                     return reply
             except TimeoutError:
                 pass
-            if self._now() > over_at:  # each receive() begins a silence of its own, which never gets so far
+            if self._now() > over_at:  # receive() restarts its own timeout each time, so it never expires
                 raise LinkLost(f"{link.broker}: no answer within {self._patience_s:g} s")
             other = self._other(link.broker)
             if other is not None:
                 raise LinkLost(f"{link.broker}: no answer, and {other} coordinates group {self.group} now")
 
     def _other(self, known: Broker) -> Broker | None:
-        """Another broker that coordinates the group now, as brokers say and it says itself."""
+        """Return another broker that coordinates the group now, as brokers and it itself say; else None."""
         try:
             with deadline(LOOK_UP_S):
                 found = self._lookup.find(self.group, known)
@@ -205,7 +207,7 @@ class MemberRequests:
             return None
 
     def _found(self) -> Broker:
-        """The coordinator, looked up where it is not known."""
+        """Return the coordinator, looked up if it is unknown."""
         if self.coordinator is None:
             self.coordinator = self._lookup.find(self.group, self._suspect)
         return self.coordinator

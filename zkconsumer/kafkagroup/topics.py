@@ -1,6 +1,6 @@
 """Topics of a group, by the brokers' metadata: what a member subscribes to, and how many partitions each topic has.
 
-Metadata is read for all topics together: to ask for one by name may create it.
+Metadata is read for all topics together: a request that names a topic may create it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class GroupTopics:
-    """The topics as they were read last.  registration: what this member subscribes to."""
+    """Topics as last read.  registration: what this member subscribes to."""
 
     def __init__(
         self, leaders: CurrentLeaders, registration: Registration, consumer_id: str, exclude_internal: bool
@@ -37,30 +37,31 @@ class GroupTopics:
         return view
 
     def subscribed(self) -> list[str]:
-        """The topics that this member subscribes to: those its filter selects of those there are, or those it names."""
+        """Return the topics that this member subscribes to: existing ones that its filter selects, or those that it
+        names."""
         return java_order(self._of(self.counts))
 
     def subscribes(self, topic: str) -> bool:
-        """Whether this member reads a topic, where it exists."""
+        """True if this member reads a topic, if it exists."""
         return topic in self._of([topic])
 
     def _of(self, topics: Iterable[str]) -> Iterable[str]:
-        """Those of these topics that this member reads; exclude.internal.topics is for filters."""
+        """Return those of these topics that this member reads; exclude.internal.topics only applies to filters."""
         return streams_by_topic(self.registration, topics, self._exclude_internal, self._leave_out)
 
     @property
     def absent(self) -> list[str]:
-        """Topics that are asked for by name and did not exist when they were last read."""
+        """Return topics that are subscribed to by name and did not exist when last read."""
         if self.registration.pattern != STATIC:
             return []
         return sorted(self.registration.subscription.keys() - self.counts.keys())
 
     def counted(self, topics: Iterable[str]) -> dict[str, int]:
-        """How many partitions each of these has that exists."""
+        """Return the number of partitions of each of these topics that exists."""
         return {topic: self.counts[topic] for topic in topics if topic in self.counts}
 
     def threads(self) -> dict[str | None, Sequence[str]]:
-        """The thread ids of this member by topic; with a filter those of None, which read every topic."""
+        """Return the thread ids of this member by topic; with a filter those of None, which read every topic."""
         static = self.registration.pattern == STATIC
         return {
             topic if static else None: tuple(thread_ids(self._consumer_id, count))

@@ -1,6 +1,6 @@
 """Offset map in a file: lines that are only appended, and that survive kill -9.
 
-Synced lines stay.  A process that dies leaves at most one line cut short, at the end, and a power cut some garbage
+Synced lines stay.  A process that dies leaves at most one incomplete line, at the end, and a power cut some garbage
 there: neither was relied upon, so a reader ignores both, and a writer cuts them off.  Garbage before valid lines is
 MapDamaged.
 """
@@ -16,12 +16,12 @@ from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
 from zkconsumer.offsetmap.text import Header, MapDamaged, read_header, read_line
 
-LINES_AT_ONCE = 2000  # some milliseconds
+LINES_AT_ONCE = 2000  # takes some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class MapFile:
-    """A map as read from a file.  header None: nothing was written yet.  length: bytes of its whole lines."""
+    """A map as read from a file.  header None: nothing was written yet.  length: bytes of its complete lines."""
 
     header: Header | None
     records: tuple[Record, ...]
@@ -33,9 +33,9 @@ class MapFile:
 
 
 def read_map(path: str | os.PathLike[str], pause: Callable[[], object] = lambda: None) -> MapFile:
-    """Read a map, also while a mirror writes it.  Raises ConsumerError, MapDamaged.
+    """Read a map, even while a mirror writes it.  Raises ConsumerError and MapDamaged.
 
-    pause() is called now and then, where other greenlets have to run meanwhile.
+    pause() is called regularly, so that other greenlets can run.
     """
     try:
         data = Path(path).read_bytes()
@@ -45,7 +45,7 @@ def read_map(path: str | os.PathLike[str], pause: Callable[[], object] = lambda:
 
 
 def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: None) -> MapFile:
-    """The map in some bytes; name: for errors."""
+    """Return the map in some bytes; name: for errors."""
     header: Header | None = None
     records: list[Record] = []
     length = at = 0
@@ -58,7 +58,7 @@ def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: Non
             text = line.decode()
             record = read_line(text) if header is not None else None
             header = header or read_header(text)
-        except ValueError as why:  # also what is no UTF-8, and no JSON
+        except ValueError as why:  # also for data that is not UTF-8 or not JSON
             if number == 1 and b"\0" not in line:
                 raise MapDamaged(f"offset map {name}: {why}; name another file") from None
             bad = bad or (number, str(why))
@@ -73,7 +73,7 @@ def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: Non
 
 
 def _lines(data: bytes) -> Iterator[bytes]:
-    """Whole lines without their ends."""
+    """Yield complete lines without their ends."""
     at = 0
     while (end := data.find(b"\n", at)) >= 0:
         yield data[at:end]

@@ -1,29 +1,29 @@
-"""Offset map of a mirror: where the messages of source partitions lie in the target.  Values only.
+"""Offset map of a mirror: where the messages of source partitions are in the target.  Values only.
 
-An *ownership period* is one mirror's unbroken forwarding of one source partition, from a position on until the
-partition is revoked or the mirror dies; the next one starts at a committed position, so it may send again what an
-earlier one sent.  The periods of a source partition never overlap: each ends before the next owner may start.
+An *ownership period* is one mirror's unbroken forwarding of one source partition, from a position until the partition
+is revoked or the mirror dies; the next one starts at a committed position, so it may send again what an earlier one
+sent.  The periods of a source partition never overlap: each ends before the next owner may start.
 
     Begun(source, position, at_ms, keeps)         a period began there; keeps: all of it goes to one target partition
-                                                  (and what the topic is called in the target, where it is renamed)
-    Entry(source, target, position, low, high)    a checkpoint: messages of the source from `position` on that went, and
-                                                  will go, to `target` lie at offsets >= low; earlier ones at < high
+                                                  (also: the topic's name in the target, if it is renamed)
+    Entry(source, target, position, low, high)    a checkpoint: messages of the source at or after `position` that went,
+                                                  or will go, to `target` have offsets >= low there; earlier ones < high
     Reached(source, position)                     everything before it is acknowledged, and recorded here
 
-Why an entry is safe whatever happens later:
-- low is the base offset of an acknowledged request, or an end that a response told.  A message that is sent after that
-  response, by this mirror or by the next owner, lies behind it: a log only grows.  The mirror records an end only for
-  messages of which that holds (mirrormaker.offsetmap.checkpoints): a request of another sender may be in flight.
-- In transactions a response counts once its transaction is committed.  Aborted copies lie before the committed one.
-- A request without a response is sent again.  Only the copy with a response is in the map.  The other copy may lie
-  before (then a reader that starts at low reads the acknowledged one only) or, when the broker was slow, behind (then
-  it is read twice).  It is never the only copy from `position` on.
-- A new period repeats messages at larger offsets; the old copies stay where they are.  So an entry remains true, and of
+Why an entry is safe whatever happens later: - low is the base offset of an acknowledged request, or an end from a
+response.  A message that is sent after that
+  response, by this mirror or by the next owner, is stored behind it: a log only grows.  The mirror records an end only
+  for messages for which that holds (mirrormaker.offsetmap.checkpoints): a request of another sender may be in flight.
+- In transactions a response counts once its transaction is committed.  Aborted copies are before the committed one. - A
+request without a response is sent again.  Only the copy with a response is in the map.  The other copy may be
+  before it (then a reader that starts at low reads only the acknowledged one) or, if the broker was slow, behind it
+  (then it is read twice).  It is never the only copy at or after `position`.
+- A new period repeats messages at larger offsets; the old copies stay.  So an entry remains true, and of
   all entries that are true for a position the one with the largest low is the best.
 - A source topic that was deleted and created again has another log: records of the former log say nothing about a
   position today, and are dropped at the first period of the new one.
 - A log that shrinks is another one: its topic was created again, or its cluster lost messages.  In the map of one
-  mirror the lows of a pair never fall, so one that does shows that all entries before it belong to a log that is gone.
+  mirror the lows of a pair never fall, so a smaller low shows that all entries before it belong to a lost log.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from kafkawire.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A period of a source partition began at position; at_ms since 1970 orders those of several mirrors.
+    """A period of a source partition began at position; at_ms since 1970 orders the periods of several mirrors.
 
-    keeps None: nothing was sent yet, so its route is not chosen.  topic: the czxid of the source's topic; None: it is
-    not known (0.7, and maps of earlier releases).  target: the topic's name in the target; "": the same.
+    keeps None: nothing was sent yet, so its route is not chosen.  topic: the czxid of the source's topic, or None if
+    unknown (0.7, and maps of earlier releases).  target: the topic's name in the target; "" if it is the same.
     """
 
     source: TopicPartition
@@ -52,7 +52,7 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A checkpoint, see above.  high None: not known (the messages in a wrapper are counted only when it is opened)."""
+    """A checkpoint, see above.  high None: unknown (the messages in a wrapper are counted only when it is opened)."""
 
     source: TopicPartition
     target: TopicPartition
@@ -88,11 +88,12 @@ class OffsetMap:
     periods: Mapping[TopicPartition, Sequence[Period]] = field(default_factory=dict)
 
     def pairs(self) -> set[tuple[TopicPartition, TopicPartition]]:
-        """Pairs of source and target partition that have entries."""
+        """Return pairs of source and target partition that have entries."""
         return {(s, t) for s, periods in self.periods.items() for period in periods for t in period.entries}
 
     def names(self, topic: str) -> set[str]:
-        """Names under which a source topic's messages stand in the target, or will; empty: the map has none of them."""
+        """Return the names under which the target has, or will have, a source topic's messages; empty if the map has
+        none of them."""
         found: set[str] = set()
         for source, periods in self.periods.items():
             if source.topic == topic and periods:
@@ -101,7 +102,7 @@ class OffsetMap:
         return found
 
     def last(self, source: TopicPartition, target: TopicPartition) -> Entry | None:
-        """The newest entry of a pair."""
+        """Return the newest entry of a pair."""
         for period in reversed(self.periods.get(source, ())):
             if period.entries.get(target):
                 return period.entries[target][-1]
@@ -109,9 +110,9 @@ class OffsetMap:
 
 
 def gathered(records: Iterable[Record]) -> OffsetMap:
-    """The map that one mirror's records make, in the order they were written.
+    """Return the map of one mirror's records, given in the order they were written.
 
-    A record of a source partition without a Begun before it says nothing and is left out.
+    A record of a source partition without a Begun before it is ignored.
     """
     periods: dict[TopicPartition, list[Period]] = {}
     lows: dict[tuple[TopicPartition, TopicPartition], int] = {}
@@ -143,7 +144,7 @@ def _forget(periods: Mapping[TopicPartition, Iterable[Period]], target: TopicPar
 
 
 def merged(maps: Iterable[OffsetMap]) -> OffsetMap:
-    """One map of those of all members of a group: partitions move between them, and periods are ordered by time."""
+    """Merge the maps of all members of a group: partitions move between them, and periods are ordered by time."""
     periods: dict[TopicPartition, list[Period]] = {}
     for each in maps:
         for source, some in each.periods.items():
@@ -154,7 +155,7 @@ def merged(maps: Iterable[OffsetMap]) -> OffsetMap:
 
 
 def _of_one_log(periods: list[Period]) -> list[Period]:
-    """The periods after the last one of an earlier topic."""
+    """Return the periods after the last one of an earlier topic."""
     today = next((period.begun.topic for period in reversed(periods) if period.begun.topic is not None), None)
     former = [n for n, period in enumerate(periods) if period.begun.topic not in (None, today)]
     return periods[former[-1] + 1 :] if former else periods

@@ -1,10 +1,10 @@
-"""Offset map as text: a line a record, each a JSON array:
+"""Offset map as text: one line per record, each a JSON array:
 
     ["map", 1, "SOURCE", "GROUP"]                                            the first line: source and group
     ["begin", "orders", 0, 1200, "same" | "keys" | "", 1763700000000]        source, position, route, ms since 1970;
-                                                                             behind it the topic's czxid, where known;
-                                                                             behind that (czxid or null) its name in the
-                                                                             target, where that is another: releases
+                                                                             then the topic's czxid, if known;
+                                                                             then (after czxid or null) its name in the
+                                                                             target, if it differs: releases
                                                                              without topic.rename refuse such a line
     ["at", "orders", 0, "orders", 0, 1200, 57000, 57000]                     source, target, position, low, high | null
     ["reached", "orders", 0, 1500]                                           source, position
@@ -29,7 +29,7 @@ NAMES = {keeps: name for name, keeps in ROUTES.items()}
 
 
 class MapDamaged(ConsumerError):
-    """An offset map that cannot be parsed; names the file or topic and the line."""
+    """Raised when an offset map cannot be parsed; names the file or topic and the line."""
 
 
 class Header(NamedTuple):
@@ -44,13 +44,13 @@ def header_line(header: Header) -> str:
 
 
 def read_header(line: str) -> Header:
-    """Raises ValueError."""
+    """Return the header in a line.  Raises ValueError."""
     match json_value(line):
         case ["map", 1, str(source), str(group)]:
             return Header(source, group)
         case ["map", version, *_]:
             raise ValueError(f"it is an offset map of version {version}, and this program reads version {VERSION}")
-    raise ValueError("it is no offset map")
+    raise ValueError("it is not an offset map")
 
 
 def line_of(record: Record) -> str:
@@ -65,7 +65,7 @@ def line_of(record: Record) -> str:
 
 
 def read_line(line: str) -> Record:
-    """The record in a line.  Raises ValueError."""
+    """Return the record in a line.  Raises ValueError."""
     try:
         match json_value(line):
             case ["begin", str(topic), partition, int(position), str(route), int(at_ms)] if route in ROUTES:
@@ -82,7 +82,7 @@ def read_line(line: str) -> Record:
                 return Reached(_partition(topic, partition), position)
     except WrongUsage as why:
         raise ValueError(str(why)) from None
-    raise ValueError(f"{line[:80]!r} is no line of an offset map")
+    raise ValueError(f"{line[:80]!r} is not a line of an offset map")
 
 
 def _line(values: list[object]) -> str:

@@ -1,14 +1,14 @@
-"""Commits: offsets of the owned partitions are written to the offset store, under the lease, one commit at a time.
+"""Commits: writes offsets of the owned partitions to the offset store, under the lease, one commit at a time.
 
     on the timer, at release, at shutdown, when the user asks, and once when a partition starts (its start position, so
     that it differs from a partition that was never read)
 
-Two kinds of commit are retried: one that cannot be made up for later (partitions are revoked), and one that the user
-asked for.  A commit on the timer is not, the timer comes again; so the lock is never held for long while a coordinator
-is away.
+Two kinds of commit are retried: those that cannot be repeated later (partitions are revoked), and those that the user
+requested.  A commit on the timer is not, because the timer repeats; so the lock is never held for long while a
+coordinator is unreachable.
 
-A position below the committed one is never written, unless the partition was reset in between.  After a foreign write
-the owner is checked: if the partition is still ours, ours is written (and reported); if not, nothing is written.
+An offset below the committed one is never written, unless the partition was reset in between.  After another writer's
+change the owner is checked: if the partition is still ours, our offset is written (and reported); otherwise nothing is.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.session.lease import Lease
 
-RETRY_S = 1.0  # after a commit that failed; the interval may be a minute
-ALL_EVERY_S = 20.0  # partitions that do not move are committed, too: brokers forget offsets that nobody commits again
+RETRY_S = 1.0  # backoff after a failed commit; the interval may be a minute
+ALL_EVERY_S = 20.0  # Kafka drops idle offsets after its retention, so commit unmoved partitions too
 
 
 def all_every_s(interval_s: float, retention_s: float) -> float:
-    """How often a timer of this interval commits what does not move: ALL_EVERY_S, and in time for a retention.
+    """Return how often a timer of this interval commits unmoved offsets: every ALL_EVERY_S, or earlier for a short
+    retention.
 
-    retention_s: after which Kafka forgets an offset; below 0: the brokers' own, which is long.
+    retention_s: time after which Kafka drops an offset; below 0: the brokers' own, which is long.
     """
     return ALL_EVERY_S if retention_s < 0 else max(0.0, min(ALL_EVERY_S, retention_s - 2 * interval_s))
 
@@ -45,7 +46,7 @@ BeforeCommit = Callable[[Mapping[TopicPartition, int]], object]
 
 
 class Committable(Protocol):
-    """An owned partition as far as commits know it: zkconsumer.fetching.cursor.Cursor."""
+    """An owned partition as far as commits need it: zkconsumer.fetching.cursor.Cursor."""
 
     committed: int | None
 
@@ -56,7 +57,7 @@ class Committable(Protocol):
     def dropped(self) -> bool: ...
 
     def committable(self) -> int | None:
-        """Everything before it is done.  None: nothing may be committed."""
+        """Return the offset before which everything is done; None if nothing may be committed."""
 
 
 C = TypeVar("C", bound=Committable)
@@ -64,9 +65,9 @@ C = TypeVar("C", bound=Committable)
 
 @dataclass(frozen=True, slots=True)
 class CommitRetries:
-    """Retries of a commit that found no coordinator, or was refused for now.
+    """Retries of a commit that found no coordinator, or was refused temporarily.
 
-    How many, the backoff between them, the time limit of all.
+    Their number, the backoff between them, and the time limit of all.
     """
 
     count: int
@@ -77,12 +78,12 @@ class CommitRetries:
 class Commits:
     """Commits for the owned partitions of one connector.
 
-    still_ours(tps)   the partitions that this member still owns, asked after a foreign write; ConsumerError: not known
-    on_failed(error)  commits begin to fail
-    retries()         for the commits that are retried; None: none is
-    before(positions) called before each write, with what will be committed; must not raise.  An error that it
-                      returns is why nothing is written, and the result of each of these partitions
-    lock              held during each commit: a change of the store goes between two commits
+    still_ours(tps)   partitions that this member still owns, after another writer's change; ConsumerError: unknown
+    on_failed(error)  called when commits begin to fail
+    retries()         for the commits that are retried; None: no retries
+    before(positions) called before each write, with what will be committed; must not raise.  If it returns an error,
+                      nothing is written, and the error is the result of each of these partitions
+    lock              held during each commit: a change of the store happens between two commits
     """
 
     def __init__(
@@ -105,26 +106,26 @@ class Commits:
         self._on_failed = on_failed
         self._retries = retries
         self._before = before
-        self.lock = Lock()  # a commit on the timer must not land after the one at release
+        self.lock = Lock()  # a commit on the timer must not be written after the one at release
         self._due = Event()
         self._failing = False
         self._first = True
 
     def commit(self, cursors: Iterable[Committable]) -> Results:
-        """Commit what is done of each; per partition None, or why not.  Never raises an error of the store."""
+        """Commit what is done of each; return None per partition, or why not.  Never raises an error of the store."""
         with self.lock:
             results = self.commit_locked(cursors)
         self._report(results)
         return results
 
     def commit_locked(self, cursors: Iterable[Committable], again: bool = False) -> Results:
-        """The same for a caller that holds the lock and reports failures itself.  again: commit the committed offsets
-        again."""
+        """Commit what is done, for a caller that holds the lock and reports failures itself.  again: repeat unmoved
+        committed offsets."""
         done = {cursor: cursor.committed if again else cursor.committable() for cursor in cursors}
         return self._write({cursor: at for cursor, at in done.items() if at is not None}, self._lease.until_revoked())
 
     def commit_last(self, cursors: Iterable[Committable]) -> Results:
-        """The same for partitions that are revoked: retried, within the time that the other members wait."""
+        """Commit what is done of partitions that are revoked: retried, within the time that the other members wait."""
         leaving = list(cursors)
         retries = self._retries()
         if retries is None:
@@ -133,18 +134,18 @@ class Commits:
             with deadline(retries.limit_s, f"committing {counted(len(leaving), 'offset')}"):
                 return self._retried(retries, lambda: self.commit(leaving))
         except TimeoutError as e:
-            over = ConsumerError(f"{e}; whether they were written is not known")
+            over = ConsumerError(f"{e}; they may be written")
             results: Results = dict.fromkeys((cursor.tp for cursor in leaving), over)
             self._report(results)
             return results
 
     def commit_asked(self, cursors: Iterable[Committable]) -> Results:
-        """The same for the user: retried."""
+        """Commit what is done at the user's request: retried."""
         wanted = list(cursors)
         return self._retried(self._retries(), lambda: self.commit(wanted))
 
     def commit_at(self, positions: Mapping[C, int]) -> Results:
-        """Commit just these positions, whatever is done; retried, in this session alone."""
+        """Commit exactly these positions, whatever is done; retried, but only in this session."""
         lease = self._lease.until_revoked()
 
         def once() -> Results:
@@ -156,7 +157,7 @@ class Commits:
         return self._retried(self._retries(), once)
 
     def _retried(self, retries: CommitRetries | None, once: Callable[[], Results]) -> Results:
-        """Without the lock between two tries."""
+        """Retry a commit, without the lock between two tries."""
         results = once()
         for _ in range(retries.count if retries is not None else 0):
             if not any(isinstance(e, LinkLost) or (isinstance(e, BrokerError) and e.passes) for e in results.values()):
@@ -167,11 +168,12 @@ class Commits:
         return results
 
     def commit_soon(self) -> None:
-        """Let the timer commit now, in its own greenlet; nothing where there is no timer."""
+        """Let the timer commit now, in its own greenlet; do nothing without a timer."""
         self._due.set()
 
     def _write(self, wanted: Mapping[C, int], lease: Lease) -> Results:
-        """With the lock held.  lease: of the session in which these are ours, since all here may wait."""
+        """Write offsets, with the lock held.  lease: of the session in which the partitions are ours, since all calls
+        here may wait."""
         positions = {cursor.tp: at for cursor, at in wanted.items()}
         if any(cursor.committed != at for cursor, at in wanted.items()):
             self._failpoints()
@@ -194,7 +196,7 @@ class Commits:
         failpoint("after ack before commit")
 
     def _overwrite(self, foreign: list[ForeignWrite], positions: dict[TopicPartition, int], lease: Lease) -> Results:
-        """Write ours over a foreign write, where the partition is still ours."""
+        """Write our offset over another writer's if the partition is still ours."""
         for e in foreign:
             self._on_event(ConsumerEvent("offset", str(e), e.tp))
         try:
@@ -204,7 +206,7 @@ class Commits:
         return self._store.commit(self._group, ours, lease) if ours else {}
 
     def _report(self, results: Results) -> None:
-        """One line when commits begin to fail, one when they work again."""
+        """Log a line when commits begin to fail, and one when they work again."""
         failed = {tp: e for tp, e in results.items() if e is not None}
         if failed and not self._failing:
             tp, why = next(iter(failed.items()))
@@ -224,8 +226,8 @@ class Commits:
         connected: Callable[[], bool],
         all_every_s: float = ALL_EVERY_S,
     ) -> None:
-        """Commit on the timer what moved, and each all_every_s all; sooner, and all, after a failure and after
-        commit_soon()."""
+        """Commit on the timer what moved, and every all_every_s all partitions; sooner, and all, after a failure and
+        after commit_soon()."""
         all_due = now()
         while True:
             failed = self._failing

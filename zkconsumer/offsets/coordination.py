@@ -1,4 +1,5 @@
-"""Who coordinates a group: ZooKeeper, where members register and claim partitions, or a broker, which they join (0.9).
+"""Checks who coordinates a group: ZooKeeper, where members register and claim partitions, or a broker, which they join
+(0.9).
 
 Neither side sees the other.  Members on both at once would each read every partition, so a member is refused at its
 start while the other side has members:
@@ -10,8 +11,8 @@ start while the other side has members:
     zookeeper  a marker of a migration that handed the group to Kafka        ByKafka
                members in the group that Kafka coordinates                   ByKafka
 
-What cannot be seen refuses nothing: a Kafka member without zookeeper.connect sees no ZooKeeper, and JVM members look at
-nothing.  `zkconsumer migrate handover` therefore first finds the group without members on either side.
+State that a member cannot see refuses nothing: a Kafka member without zookeeper.connect does not see ZooKeeper, and JVM
+members check nothing.  So `zkconsumer migrate handover` first makes sure that the group has no members on either side.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ ROLL_BACK = "or roll the migration back first (`zkconsumer migrate rollback`)"
 
 
 class StillInZooKeeper(ConsumerError):
-    """A member that joins a group at the brokers, and the group is still ZooKeeper's."""
+    """Raised when a member joins a group at the brokers while the group is still in ZooKeeper."""
 
 
 class ByKafka(ConsumerError):
-    """A member that registers in ZooKeeper, and Kafka coordinates the group."""
+    """Raised when a member registers in ZooKeeper, and Kafka coordinates the group."""
 
 
 # rules ----------------------------------------------------------------------------------------------------------------
 
 
 def check_joining(group: str, marker: Marker | None, members: Sequence[str], owned: int = 0) -> None:
-    """May a member join the group at the brokers?  Raises StillInZooKeeper.
+    """Raise StillInZooKeeper if a member may not join the group at the brokers.
 
     members: ids in ZooKeeper; owned: number of owner nodes there.
     """
@@ -68,9 +69,9 @@ def check_joining(group: str, marker: Marker | None, members: Sequence[str], own
 
 
 def check_registering(group: str, marker: Marker | None, kafka_members: Sequence[str]) -> None:
-    """May a member register in ZooKeeper?  Raises ByKafka.
+    """Raise ByKafka if a member may not register in ZooKeeper.
 
-    kafka_members: of the group of this name that Kafka coordinates, as far as known.
+    kafka_members: members of the group of this name that Kafka coordinates, as far as known.
     """
     if marker is not None and marker.by_kafka:
         raise ByKafka(
@@ -85,14 +86,14 @@ def check_registering(group: str, marker: Marker | None, kafka_members: Sequence
 
 
 def check_copied(group: str, committed: Mapping[TopicPartition, Committed]) -> None:
-    """May a member that Kafka coordinates start?  Raises StillInZooKeeper.
+    """Raise StillInZooKeeper if a member that Kafka coordinates may not start.
 
-    committed: what Kafka has of the partitions with an offset in ZooKeeper.
+    committed: Kafka's offsets for the partitions with an offset in ZooKeeper.
     """
     left = sorted(tp for tp, at in committed.items() if at is NONE)
     if left:
         raise StillInZooKeeper(
-            f"group {group}: ZooKeeper has offsets of {counted(len(left), 'partition')} and Kafka has none of them, the"
+            f"group {group}: ZooKeeper has offsets of {counted(len(left), 'partition')} but Kafka has none of them, the"
             f" first {left[0]}, where a member that Kafka coordinates would begin by auto.offset.reset: copy them"
             " (`zkconsumer migrate copy`), or set them (`zkconsumer offsets set --store kafka`)"
         )
@@ -114,9 +115,9 @@ def _more(names: Sequence[str]) -> str:
 
 
 def must_have_left_zookeeper(session: ZkSession, dialect: Dialect, group: str) -> None:
-    """Check at the start of a member with coordination=kafka.  Raises StillInZooKeeper, ZooKeeperAway.
+    """Check at the start of a member with coordination=kafka.  Raises StillInZooKeeper and ZooKeeperAway.
 
-    An unreadable marker refuses it, too.
+    An unreadable marker also refuses it.
     """
     try:
         marker = group_marker(session, group)
@@ -133,10 +134,10 @@ def must_not_be_kafkas(
     coordinator: Callable[[], Coordinator],
     tell: Callable[[str], object],
 ) -> None:
-    """Check at the start of a member in ZooKeeper.  Raises ByKafka, ZooKeeperAway.
+    """Check at the start of a member in ZooKeeper.  Raises ByKafka and ZooKeeperAway.
 
-    The coordinator is asked only where __consumer_offsets exists (the look-up would create it).  tell: gets why Kafka's
-    members are not known.
+    The coordinator is only asked if __consumer_offsets exists (the look-up would create it).  tell: gets the reason if
+    Kafka's members are unknown.
     """
     try:
         marker = group_marker(session, group)
@@ -154,7 +155,7 @@ def must_not_be_kafkas(
 
 
 def group_marker(session: ZkSession, group: str) -> Marker | None:
-    """The migration marker of a group.  Raises MarkerUnclear, ZooKeeperAway."""
+    """Return the migration marker of a group.  Raises MarkerUnclear and ZooKeeperAway."""
     path = marker_path(group)
     node = session.read([path])[path]
     return read_marker(group, node.data) if node is not None else None

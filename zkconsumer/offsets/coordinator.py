@@ -1,35 +1,36 @@
-"""Committed offsets asked of brokers, in either store.  Plain blocking calls; knows no greenlet, no ZooKeeper client.
+"""Committed offsets requested from brokers, in either store.  Plain blocking calls without greenlets or a ZooKeeper
+client.
 
     zookeeper   OffsetCommit and OffsetFetch v0: any broker writes and reads the node /consumers/GROUP/offsets/TOPIC/N
     kafka       v1 and later: the group's coordinator, which GroupCoordinator names; any broker that responds is asked
 
-    response         what is done
+    response         reaction
     14               the coordinator still loads: wait, ask the same one again
     15, 16           there is none, or another one: wait, look it up again
-    7                of a commit: its replicas did not confirm it in time.  It may be written, and the coordinator shows
-                     the offset of before; perhaps it is none any more.  As 15
+    7                for a commit: its replicas did not confirm it in time.  It may be written, and the coordinator
+                     shows the previous offset; perhaps it was replaced.  Handled like 15
     28               the commit is too large for the broker's log: send it in halves
-    a lost link      of a coordinator: look it up again; of every broker that is known: an error at once
+    a lost link      to a coordinator: look it up again; to every known broker: an error at once
 
-"-1, error 0" for a partition, beside others of the group that have an offset or one that the caller knows of, is asked
-again, once, of a coordinator that is looked up again: it may have been another one until now, or have read its log in
-part.
+If the response is "-1, error 0" for a partition, while others of the group have an offset or the caller knows one, the
+request is repeated once after looking up the coordinator again: the first one may have been replaced, or have read its
+log only in part.
 
-Before offsets are read in Kafka, a coordinator from 2.5 on is asked for one of them with require_stable (OffsetFetch
-v7).  That of 4.0 answers it once all that was written before is replicated.  Otherwise it shows what lies below the
-high watermark that it knows: right after it took over that is an older commit, or none.  What v7 says of the partition
-does not count: in 2.5 to 3.9, and by an open transaction, one may stay unstable (88) for ever.
+Before offsets are read in Kafka, a request for one of them goes to a coordinator of 2.5 and later with require_stable
+(OffsetFetch v7).  In 4.0 it answers once everything written before is replicated.  Otherwise it shows what is below the
+high watermark that it knows: right after it took over, that is an older commit, or none.  The v7 result for the
+partition is ignored: in 2.5 to 3.9, and during an open transaction, it may stay unstable (88) forever.
 
 After a coordinator that did not answer, or was none, the next look-up begins at the next broker: one with old metadata
-names the same coordinator for ever.
+would name the same coordinator forever.
 
-Only partitions that need it are asked again, at most `retries` times and not after `timeout_ms`; the error then says
-how often, for how long, and why.  (A try that has begun may take a time-out of its link longer.)  A commit that is
-repeated after a lost link writes the same offset twice, which changes nothing.
+Only partitions that need it are requested again, at most `retries` times and not after `timeout_ms`; the error then
+says how often, for how long, and why.  (A try that has begun may exceed that by a timeout of its link.) A commit that
+is repeated after a lost link writes the same offset twice, which changes nothing.
 
-How long Kafka keeps an offset:  the broker's offsets.retention from the commit on, unless retention_ms says more.  v2
-(0.9) has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved into the future: now + retention_ms
-- the broker's.  A shorter retention than the broker's is not asked for there.
+How long Kafka keeps an offset: the broker's offsets.retention from the commit, unless retention_ms is longer.  v2 (0.9)
+has a field for it; v1 (0.8.2) has only the time of the commit, so it is moved into the future: now + retention_ms - the
+broker's.  A shorter retention than the broker's cannot be requested there.
 """
 
 from __future__ import annotations
@@ -54,37 +55,37 @@ from zkconsumer.refusals import COMMIT_AGAIN, MAY_BE_WRITTEN, CoordinatorAway, M
 
 log = logging.getLogger(__name__)
 
-PURPOSE = "coordinator"  # links of its own: responses to other requests must not come here
+PURPOSE = "coordinator"  # separate links: responses to other requests must not arrive here
 LOADING = 14
 ELSEWHERE = (7, 15, 16)
 TOO_LARGE = 28
 PARTITIONS_PER_REQUEST = 5000
 
-R = TypeVar("R")  # the type of a response
+R = TypeVar("R")  # type of a response
 
 Wanted = Callable[[Sequence[TopicPartition]], Request[Any]]  # makes the request for these; called for each try
-Before = Callable[[], object]  # called right before a request goes out; what it raises goes to the caller
+Before = Callable[[], object]  # called right before a request is sent; its errors go to the caller
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionResponse:
-    """One partition's row of a response, or the error that came instead of one."""
+    """One partition's row of a response, or the error that came instead."""
 
     broker: Broker | None
     row: Mapping[str, Any] | None
     error: WireError | None = None
     again: bool = False
-    tried: str = ""  # how often and for how long, where it was given up
-    sent: bool = False  # there was no answer, or an earlier try had one by which a commit may be written
+    tried: str = ""  # if it was given up: how often and for how long it was tried
+    sent: bool = False  # there was no response, or an earlier try had one after which a commit may be written
 
     def why(self, group: str, tp: TopicPartition) -> WireError | None:
-        """What is wrong with it."""
+        """Return what is wrong with it, or None."""
         if self.row is None:
             return self.error
         return refusal(self.row["error"], self.broker, tp, group=group) if self.row["error"] else None
 
     def reported(self, sent: bool = False) -> WireError | None:
-        """The error, with how long it was tried.  sent: it is of a commit that may be written."""
+        """Return the error, with how long it was tried.  sent: it belongs to a commit that may be written."""
         error = self.error
         if error is None or not (self.tried or sent):
             return error
@@ -93,7 +94,7 @@ class PartitionResponse:
         return LinkLost(f"{error}{self.tried}")
 
     def after(self, before: PartitionResponse | None) -> PartitionResponse:
-        """This response, with what the one of the try before says of a commit."""
+        """Return this response, combined with what the previous try's response says about a commit."""
         if before is None or self.sent:
             return self
         code = before.row["error"] if before.row is not None else 0
@@ -101,7 +102,7 @@ class PartitionResponse:
 
 
 class GroupRequests:
-    """Requests about groups, to the brokers that can answer them.  Arguments as those of Coordinator."""
+    """Requests about groups, to the brokers that can answer them.  For the arguments, see Coordinator."""
 
     def __init__(
         self,
@@ -126,14 +127,15 @@ class GroupRequests:
         self._check = check
         self._answered: Broker | None = None  # asked first the next time
         self._told = told
-        self._known: dict[str, Broker] = {}  # group -> its coordinator, until it says that it is not
-        self._failed: Broker | None = None  # the coordinator that was lost last, or said that it is not one
+        self._known: dict[str, Broker] = {}  # group -> its coordinator, until it denies to be one
+        self._failed: Broker | None = None  # the last coordinator that was lost, or denied to be one
 
     def find(self, group: str, suspect: Broker | None = None) -> Broker:
-        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
+        """Return the group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, and LocalError before
+        0.8.2.
 
-        suspect: asked after all others, for it is silent, or may take itself for the coordinator still; the broker that
-        named it is not the first to be asked again, either.  None: the coordinator that failed last, if there is one.
+        suspect: asked after all others, because it is silent, or may wrongly believe to be the coordinator; the broker
+        that named it is not the first to be asked again, either.  None: the coordinator that failed last, if any.
         """
         self._known.pop(group, None)
         suspect = suspect or self._failed
@@ -157,8 +159,8 @@ class GroupRequests:
         wanted: Wanted,
         before: Before = lambda: None,
     ) -> dict[TopicPartition, PartitionResponse]:
-        """A response for each partition.  Raises what wanted() and before() raise, LocalError; never LinkLost or
-        Refused."""
+        """Return a response for each partition.  Raises what wanted() and before() raise, and LocalError; never
+        LinkLost or Refused."""
         answers: dict[TopicPartition, PartitionResponse] = {}
         left = list(tps)
         began = self._now()
@@ -178,12 +180,12 @@ class GroupRequests:
         return answers
 
     def doubt(self, group: str) -> None:
-        """Take the group's coordinator for one that is not, so that it is looked up again elsewhere."""
+        """Treat the group's coordinator as replaced, so that it is looked up again elsewhere."""
         self._failed = self._current(group) or self._failed
         self._known.pop(group, None)
 
     def ask_coordinator(self, group: str, request: Request[R]) -> tuple[Broker, R]:
-        """One request to the group's coordinator, which is looked up again.  Raises as find."""
+        """Send one request to the group's coordinator, which is looked up again.  Raises what find() raises."""
         broker = self.find(group)
         try:
             answer = self._call(broker, request)
@@ -200,7 +202,7 @@ class GroupRequests:
     def _once(
         self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted, before: Before
     ) -> dict[TopicPartition, PartitionResponse]:
-        """Ask for these once; in halves where they are too many for the broker's log."""
+        """Send one request for these, or two halves if they are too many for the broker's log."""
         answers = self._question(group, store, tps, wanted, before)
         refused = [tp for tp in tps if (row := answers[tp].row) is not None and row["error"] == TOO_LARGE]
         if not refused or len(tps) == 1:
@@ -214,9 +216,9 @@ class GroupRequests:
     def _question(
         self, group: str, store: Store, tps: Sequence[TopicPartition], wanted: Wanted, before: Before
     ) -> dict[TopicPartition, PartitionResponse]:
-        """One request and what its reply says of each partition."""
+        """Send one request, and return what its response says about each partition."""
         known = None
-        before()  # no coordinator is looked up for what may not be sent
+        before()  # do not look up a coordinator for a request that must not be sent
         try:
             if store == "kafka":
                 known = self._coordinator(group)
@@ -227,7 +229,7 @@ class GroupRequests:
         except (LinkLost, Refused) as error:
             self._known.pop(group, None)
             self._failed = known or self._failed
-            again = known is not None or isinstance(error, CoordinatorAway)  # a coordinator that is silent may move
+            again = known is not None or isinstance(error, CoordinatorAway)  # a silent coordinator may be moving
             return dict.fromkeys(tps, PartitionResponse(known, None, error, again))
         if any(row["error"] in ELSEWHERE for row in rows.values()):
             self._known.pop(group, None)
@@ -239,7 +241,7 @@ class GroupRequests:
     def _rows_of(
         self, broker: Broker, group: str, tps: Sequence[TopicPartition], request: Request[Any], before: Before
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """What a coordinator says of each partition; of a read, once it shows all that was written before."""
+        """Return a coordinator's result for each partition; for a read, once it shows everything written before."""
         if request.api is apis.OFFSET_FETCH and self._dialect.stable_offsets:
             shown: StableOffsets = self._call(broker, StableOffsetFetch(group, tps[0]))
             if shown.error:
@@ -247,16 +249,16 @@ class GroupRequests:
         return _rows(self._call(broker, request, before))
 
     def _coordinator(self, group: str) -> Broker:
-        """Where the group's offsets are asked for now.  Raises as _look_up."""
+        """Return where to ask for the group's offsets now.  Raises what _look_up() raises."""
         return self._current(group) or self._look_up(group, self._failed)
 
     def _current(self, group: str) -> Broker | None:
-        """The group's coordinator as far as it is known."""
+        """Return the group's coordinator as far as it is known."""
         told = self._told()
         return told if told is not None and told != self._failed else self._known.get(group)
 
     def _look_up(self, group: str, suspect: Broker | None = None) -> Broker:
-        """Ask once.  Raises CoordinatorAway, another Refused, LinkLost, LocalError."""
+        """Look the coordinator up once.  Raises CoordinatorAway, another Refused, LinkLost and LocalError."""
         request = self._dialect.requests.group_coordinator(self._dialect, group)
         broker, reply = self._any(group, lambda: request, lambda reply: reply["error"] == 0, suspect)
         if reply["error"]:
@@ -273,7 +275,7 @@ class GroupRequests:
         suspect: Broker | None = None,
         before: Before = lambda: None,
     ) -> tuple[Broker, Mapping[str, Any]]:
-        """The first good answer, else the last that came.  Raises LinkLost when no broker answers."""
+        """Return the first good response, else the last one.  Raises LinkLost if no broker answers."""
         lost: list[LinkLost] = []
         answer: tuple[Broker, Mapping[str, Any]] | None = None
         for broker in self._in_turn(suspect):
@@ -290,8 +292,8 @@ class GroupRequests:
         return answer
 
     def _in_turn(self, suspect: Broker | None) -> list[Broker]:
-        """Brokers in the order in which they are asked: first the one that answered last, or the one after it where
-        what it said was wrong; then in a circle, with those that were silent and the suspect at the end."""
+        """Return brokers in the order in which to ask them: first the one that answered last, or the next one if its
+        answer was wrong; then in turn, with silent brokers and the suspect at the end."""
         brokers = list(self._brokers())
         answered = [n for n, broker in enumerate(brokers) if _same(broker, self._answered)]
         first = answered[0] + (suspect is not None) if answered else 0
@@ -299,7 +301,7 @@ class GroupRequests:
         return sorted(circle, key=lambda broker: _same(broker, suspect))
 
     def _call(self, broker: Broker, request: Request[R], before: Before = lambda: None) -> R:
-        """Send one request.  The broker may close an idle link just then: that costs no try."""
+        """Send one request.  The broker may close an idle link at that moment: that does not count as a try."""
         self._check()
         with self._links.lent(broker, PURPOSE) as link:
             idle = link.connected
@@ -313,7 +315,7 @@ class GroupRequests:
 
 
 def _same(one: Broker, other: Broker | None) -> bool:
-    """True if both are at one address: a bootstrap broker has no id that anybody knows."""
+    """True if both are at one address: a bootstrap broker has no known id."""
     return other is not None and (one.host, one.port) == (other.host, other.port)
 
 
@@ -338,7 +340,7 @@ def _silence(lost: Sequence[LinkLost]) -> str:
     return f"none of {len(lost)} brokers answers: {'; '.join(map(str, lost[:3]))}{'; ...' if lost[3:] else ''}"
 
 
-NOTHING_IN_ZOOKEEPER = 3  # OffsetFetch v0 says "nothing committed" with the code of an unknown partition
+NOTHING_IN_ZOOKEEPER = 3  # OffsetFetch v0 reports "nothing committed" with the code of an unknown partition
 METADATA_LIMIT = 4096  # offset.metadata.max.bytes of 0.8.2 and later, which counts Java's characters
 PLAUSIBLE_MS = 1_577_836_800_000  # 2020: a clock before that was never set
 BROKER_RETENTION_MS = 24 * 3600 * 1000  # offsets.retention.minutes of 0.8.2 to 1.1
@@ -348,7 +350,7 @@ Positions = Mapping[TopicPartition, tuple[int, str]]
 
 @dataclass(frozen=True, slots=True)
 class CommittedRow:
-    """What a store holds for one partition; metadata is "" where there is none."""
+    """Offset of one partition in a store, with its metadata ("" if there is none)."""
 
     at: Committed
     metadata: str = ""
@@ -356,11 +358,11 @@ class CommittedRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group as its coordinator has it, from 0.9 on: members are those that coordinate through brokers.
+    """A group as its coordinator has it, since 0.9: members are those that coordinate through brokers.
 
-    state: Stable, PreparingRebalance, AwaitingSync, Empty (0.10.1), Dead (also: never heard of)
-    members: member id, client id, host
-    protocol: the assignment strategy, while there is one; assignments: bytes by member id, while it is stable
+    state: Stable, PreparingRebalance, AwaitingSync, Empty (0.10.1), Dead (also for an unknown group) members: member
+    id, client id, host protocol: the assignment strategy, while there is one; assignments: bytes by member id, while it
+    is stable
     """
 
     state: str
@@ -370,26 +372,27 @@ class GroupState:
     assignments: Mapping[str, bytes] = field(default_factory=dict)
 
     def owners(self) -> dict[TopicPartition, str]:
-        """The member id that owns each partition; of a member whose assignment cannot be read nothing is known."""
+        """Return the member id that owns each partition; partitions of members with unreadable assignments are
+        missing."""
         found: dict[TopicPartition, str] = {}
         for member_id, data in self.assignments.items():
             try:
                 found |= dict.fromkeys(read_assignment(data), member_id)
             except RemoteError as why:
-                log.info("what member %s owns is not known: %s", member_id, why)
+                log.info("the partitions of member %s are not known: %s", member_id, why)
         return found
 
 
 class Coordinator:
-    """Commits and reads offsets of any group.  Several tasks may ask at a time.
+    """Client that commits and reads offsets of any group.  Several tasks may call it at a time.
 
-    brokers      one, or a call that returns those to ask now (the registered ones, or bootstrap addresses); the first
+    brokers      one, or a call that returns the brokers to ask now (the registered ones, or bootstrap addresses); one
                  that responds, and knows, is enough
     sleep, now   for the waits: groundwork.tasks's in the event loop
     tell         called with a sentence when it starts to wait, and why
-    check        called before each request: raises when nothing may be sent any more
-    told         who coordinates the only group that is asked for, where the caller found out; None: look it up
-    member       the generation and the member id by which to commit, asked for each request; -1 and "": of no member
+    check        called before each request: raises if nothing may be sent any more
+    told         returns the coordinator of the only group in use, if the caller found it out; None: look it up
+    member       generation and member id of a commit, called for each request; -1 and "" for none
     """
 
     def __init__(
@@ -411,8 +414,8 @@ class Coordinator:
         metadata_limit: int = METADATA_LIMIT,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
-        """broker_retention_ms: what the brokers' offsets.retention is, which 0.8.2 cannot be asked for; one that is
-        really shorter makes an explicit retention shorter, too.  clock_ms: ms since the epoch."""
+        """broker_retention_ms: the brokers' offsets.retention, which 0.8.2 does not report; if it is in fact shorter,
+        an explicit retention becomes shorter, too.  clock_ms: ms since the epoch."""
         whom = (lambda: [brokers]) if isinstance(brokers, Broker) else brokers
         backoff_s = backoff_ms / 1000
         retry = RetryPolicy(retries=retries, backoff=Backoff(backoff_s, backoff_s), timeout_s=timeout_ms / 1000)
@@ -431,7 +434,8 @@ class Coordinator:
         return self._dialect.may_miss_commits
 
     def find(self, group: str, suspect: Broker | None = None) -> Broker:
-        """The group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, LocalError (before 0.8.2).
+        """Return the group's coordinator, looked up again.  Raises CoordinatorAway, LinkLost, and LocalError before
+        0.8.2.
 
         suspect: asked after all others.  The first such request a cluster ever gets creates the topic
         __consumer_offsets.
@@ -439,7 +443,8 @@ class Coordinator:
         return self._requests.find(group, suspect)
 
     def describe(self, group: str) -> GroupState:
-        """Its members of the new consumer protocol.  Raises as find, and LocalError before 0.9."""
+        """Return the group with its members of the new consumer protocol.  Raises what find() raises, and LocalError
+        before 0.9."""
         request = self._dialect.requests.describe_groups(self._dialect, [group])
         broker, reply = self._requests.ask_coordinator(group, request)
         (row,) = reply["groups"]
@@ -459,12 +464,12 @@ class Coordinator:
         retention_ms: int | None = None,
         before_send: Before = lambda: None,
     ) -> dict[TopicPartition, WireError | None]:
-        """Write (position, metadata) each.  Per partition None, or why it is not known to be written.
+        """Write (position, metadata) each.  Return None per partition, or why it is not known to be written.
 
-        retention_ms: how long Kafka is to keep the offset from now on; None leaves that to the broker.
-        before_send is called before a coordinator is looked up, and again right before the bytes of each request go,
-        behind look-up, connecting and login; what it raises ends the commit and goes to the caller.
-        Raises LocalError when the release has no such store, for a position below 0, for a retention in ZooKeeper.
+        retention_ms: how long Kafka should keep the offset from now; None leaves that to the broker. before_send is
+        called before a coordinator is looked up, and again right before the bytes of each request are sent, after
+        look-up, connecting and login; an error that it raises ends the commit and goes to the caller.  Raises
+        LocalError if the release has no such store, for a position below 0, and for a retention in ZooKeeper.
         """
         self._check(group, positions, store, retention_ms)
         return self._commit(group, positions, store, self._retention(retention_ms), before_send)
@@ -472,7 +477,7 @@ class Coordinator:
     def _commit(
         self, group: str, positions: Positions, store: Store, kept: _Retention, before_send: Before
     ) -> dict[TopicPartition, WireError | None]:
-        too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop what is for ZooKeeper
+        too_long = self._too_long(group, positions) if store == "kafka" else {}  # brokers drop ZooKeeper's metadata
 
         def request(left: Sequence[TopicPartition]) -> Request[Any]:
             rows = {tp: positions[tp] for tp in left}
@@ -492,11 +497,11 @@ class Coordinator:
         return {tp: too_long.get(tp) or _failure(group, tp, positions[tp][0], answers[tp]) for tp in positions}
 
     def forget(self, group: str, tps: Sequence[TopicPartition]) -> dict[TopicPartition, WireError | None]:
-        """Let Kafka drop what is committed: it is committed once more, as old as can be.
+        """Let Kafka drop committed offsets: they are committed once more with the oldest possible time.
 
-        There is no request for it before 2.4.  The broker drops it at its next check, and until then the old position
-        is read.  (It checks each offsets.retention.check.interval.ms; 0.8.2 each ten minutes, whatever that says.)
-        Per partition None (also where nothing was committed), or why it may stay.  Raises as fetch.
+        There is no request for it before 2.4.  The broker drops an offset at its next check; until then the old offset
+        is read.  (It checks every offsets.retention.check.interval.ms; 0.8.2 every ten minutes, regardless of that.)
+        Return None per partition (also if nothing was committed), or why it may stay.  Raises what fetch() raises.
         """
         held = self.fetch_rows(group, tps, "kafka")
         rows = {tp: (row.at, row.metadata) for tp, row in held.items() if isinstance(row.at, int)}
@@ -507,13 +512,13 @@ class Coordinator:
         return {tp: unread.get(tp) or results.get(tp) for tp in tps}
 
     def fetch(self, group: str, tps: Sequence[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
-        """Read what is committed.  Raises LinkLost or Refused when no broker could be asked, LocalError."""
+        """Read committed offsets.  Raises LinkLost or Refused if no broker could be asked, and LocalError."""
         return {tp: row.at for tp, row in self.fetch_rows(group, tps, store).items()}
 
     def fetch_rows(
         self, group: str, tps: Sequence[TopicPartition], store: Store, known: Collection[TopicPartition] = ()
     ) -> dict[TopicPartition, CommittedRow]:
-        """Read what is committed, with its metadata.  known: partitions that the caller knows to have an offset."""
+        """Read committed offsets with their metadata.  known: partitions that the caller knows to have an offset."""
         rows = self._fetch_rows(group, tps, store)
         none = [tp for tp, row in rows.items() if row.at is NONE]
         beside = any(isinstance(row.at, int) for row in rows.values())
@@ -548,10 +553,11 @@ class Coordinator:
             )
         for tp, (at, _) in positions.items():
             if at < 0:
-                raise LocalError(f"group {group}: {at} is no position to commit for {tp}")
+                raise LocalError(f"group {group}: {at} is not a valid offset to commit for {tp}")
 
     def _too_long(self, group: str, positions: Positions) -> dict[TopicPartition, WireError]:
-        """Not sent at all, because 0.8.2.2 refuses such a commit and serves its position all the same."""
+        """Return commits that are not sent at all, because 0.8.2.2 refuses their metadata but then serves their offset
+        all the same."""
         most = self._metadata_limit
         sizes = {tp: len(text.encode("utf-16-le", "surrogatepass")) // 2 for tp, (_, text) in positions.items()}
         return {tp: MetadataTooLong(group, tp, positions[tp][0], n, most) for tp, n in sizes.items() if n > most}
@@ -561,8 +567,8 @@ class Coordinator:
             return _Retention()
         if self._dialect.speaks(apis.OFFSET_COMMIT.key) >= 2:
             return _Retention(retention_ms=wanted_ms)
-        # The broker compares this time with its own clock.  A time before now by our clock, which may be behind, could
-        # be older than its retention: the offset would be gone at the next check.  Its own time (-1) keeps it longer.
+        # The broker compares this time with its own clock.  A time before now by our clock, which may be slow, could be
+        # older than its retention: the offset would be dropped at the next check.  Time -1 keeps it longer.
         longer_ms, clock_ms = wanted_ms - self._broker_retention_ms, self._clock_ms()
         if longer_ms <= 0 or clock_ms < PLAUSIBLE_MS:
             return _Retention()
@@ -570,7 +576,7 @@ class Coordinator:
 
 
 class _Retention(NamedTuple):
-    """How long Kafka keeps an offset, as OffsetCommit says it: v2 and later by a retention, v1 by a commit time.
+    """Retention of an offset as OffsetCommit expresses it: v2 and later by a retention, v1 by a commit time.
 
     -1: the broker's own.
     """
@@ -582,14 +588,14 @@ class _Retention(NamedTuple):
 def _failure(group: str, tp: TopicPartition, position: int, answer: PartitionResponse) -> WireError | None:
     if answer.row is None:
         error = answer.reported(answer.sent)
-        sent = answer.sent or answer.broker is not None  # else no coordinator was found to send it to
+        sent = answer.sent or answer.broker is not None  # otherwise no coordinator was found to send it to
         return LinkLost(f"{error}; {COMMIT_AGAIN}") if sent and isinstance(error, LinkLost) else error
     code = answer.row["error"]
     return refusal(code, answer.broker, tp, position, group, answer.tried, answer.sent) if code else None
 
 
 def _committed(group: str, tp: TopicPartition, store: Store, answer: PartitionResponse) -> CommittedRow:
-    """NONE only where the broker says so; every other code, and every number that is none, is Unknown."""
+    """Return the row: NONE only if the broker says so; Unknown for every other code, and for an invalid offset."""
     if answer.row is None:
         return CommittedRow(Unknown(str(answer.error)))
     code, offset, metadata = answer.row["error"], answer.row["offset"], answer.row["metadata"] or ""
@@ -599,6 +605,4 @@ def _committed(group: str, tp: TopicPartition, store: Store, answer: PartitionRe
         return CommittedRow(NONE)
     if code:
         return CommittedRow(Unknown(str(refusal(code, answer.broker, tp, group=group, tried=answer.tried))))
-    return CommittedRow(
-        Unknown(f"group {group}, {tp} on {answer.broker}: the committed offset is {offset}, no position")
-    )
+    return CommittedRow(Unknown(f"group {group}, {tp} on {answer.broker}: the committed offset {offset} is invalid"))

@@ -1,4 +1,4 @@
-"""Offsets in a table of the user's database, so that positions and results are one transaction: both stored, or
+"""Offsets in a table of the user's database, so that offsets and results share one transaction: both are stored, or
 neither.
 
     store = DatabaseOffsets(connection, paramstyle=sqlite3.paramstyle)
@@ -6,10 +6,10 @@ neither.
         cursor.execute("INSERT INTO ...")                       # the results of the messages
         store.write(cursor, "billing", {tp: message_set.resume_at}, {tp: message_set.start})
 
-Any DB-API 2.0 connection that is not in autocommit mode; it is the store's as long as a call or transaction() lasts.
-The user makes the table (DDL).
+Works with any DB-API 2.0 connection that is not in autocommit mode; the store owns it during a call or transaction().
+The user creates the table (DDL).
 
-A write names the position that this store last read or wrote: a row that another writer changed meanwhile is a
+A write names the offset that this store last read or wrote: a row that another writer changed meanwhile is a
 ForeignWrite, and the transaction is rolled back with its results.  So two processes that read the same partition cannot
 both store their results, whichever process owns it in ZooKeeper.
 """
@@ -49,8 +49,8 @@ Row = tuple[str, str, str]
 
 
 class DatabaseOffsets:
-    """An OffsetStore in one table.  Calls block as long as the database does: in a connector they are made in a thread
-    of their own (SQLite: check_same_thread=False)."""
+    """OffsetStore in one table.  Calls block as long as the database does: a connector makes them in a separate thread
+    (SQLite: check_same_thread=False)."""
 
     def __init__(
         self,
@@ -59,11 +59,13 @@ class DatabaseOffsets:
         table: str = TABLE,
     ) -> None:
         """paramstyle: that of the driver's module, such as sqlite3.paramstyle.  table may name a schema: `app.offsets`.
-        Raises ConsumerError for a table's name that is none, another style, or a connection that commits by itself."""
+        Raises ConsumerError for an invalid table name, an unknown style, or a connection in autocommit mode."""
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", table, re.ASCII):
-            raise ConsumerError(f"offsets table {table!r} is no plain name")
+            raise ConsumerError(f"offsets table {table!r} is not a plain name")
         if paramstyle not in get_args(ParamStyle):
-            raise ConsumerError(f"paramstyle {paramstyle!r} is none of DB-API 2.0: {', '.join(get_args(ParamStyle))}")
+            raise ConsumerError(
+                f"paramstyle {paramstyle!r} is not one of DB-API 2.0: {', '.join(get_args(ParamStyle))}"
+            )
         if getattr(connection, "autocommit", None) is True or _sqlite_commits_by_itself(connection):
             raise ConsumerError(
                 f"offsets table {table}: the connection is in autocommit mode, so that a position and its results "
@@ -75,14 +77,14 @@ class DatabaseOffsets:
         self._lock = threading.RLock()
         self._busy = False
         self._seen: dict[Row, Committed] = {}  # as this store last read or committed it
-        self._written: dict[Row, int] = {}  # in the open transaction
+        self._written: dict[Row, int] = {}  # written in the open transaction
 
     # ---- as a store --------------------------------------------------------------------------------------------
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed positions; Unknown for a row that holds none.  Ends the transaction it makes.
+        """Return the committed offsets; Unknown for a row with an invalid one.  Ends the transaction that it opens.
 
-        Raises ConsumerError when the database refuses.
+        Raises ConsumerError if the database refuses.
         """
         wanted = list(tps)
         with self._alone():
@@ -91,7 +93,7 @@ class DatabaseOffsets:
                 found = {tp: self._read(cursor, _row(group, tp)) for tp in wanted}
                 cursor.close()
                 self._connection.rollback()  # nothing was written; a reader must not hold an old snapshot for hours
-            except Exception as why:  # each driver has its own errors, and no common root
+            except Exception as why:  # each driver has its own errors, without a common base class
                 self._roll_back()
                 raise self._failed("read", why) from why
             self._seen |= {_row(group, tp): at for tp, at in found.items()}
@@ -100,14 +102,14 @@ class DatabaseOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Write positions in a transaction of their own while the lease holds: all of them, or none.
+        """Write offsets in a separate transaction while the lease holds: all of them, or none.
 
-        After a ForeignWrite, a second call by a caller that still owns the partition writes ours.
+        After a ForeignWrite, a second call by a caller that still owns the partition overwrites it.
         """
         try:
             with self.transaction() as cursor:
                 self.write(cursor, group, positions)
-                lease.check(clocks.moment())  # after the last wait: a lock on a row costs lease too
+                lease.check(clocks.moment())  # after the last wait: a lock on a row uses up the lease, too
         except ForeignWrite as foreign:
             halted = ConsumerError(f"not written, because its transaction was rolled back: {foreign}")
             return {tp: foreign if tp == foreign.tp else halted for tp in positions}
@@ -119,9 +121,9 @@ class DatabaseOffsets:
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """A cursor of the connection; commits at the end of the block, rolls back when something is raised in it.
+        """Yield a cursor of the connection; commit at the end of the block, roll back if it raises.
 
-        Raises what the block raises, and ConsumerError when the commit itself fails: then its outcome is unknown until
+        Raises what the block raises, and ConsumerError if the commit itself fails: then its outcome is unknown until
         the next read.
         """
         with self._alone():
@@ -142,7 +144,7 @@ class DatabaseOffsets:
             self._connection.commit()
         except Exception as why:
             self._roll_back()
-            self._seen.clear()  # it may have happened: the next write reads first
+            self._seen.clear()  # the commit may have happened: the next write reads first
             raise self._failed("committed", why) from why
         self.committed()
 
@@ -153,17 +155,17 @@ class DatabaseOffsets:
         positions: Mapping[TopicPartition, int],
         begins: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Write positions in the transaction that cursor belongs to; does not commit.
+        """Write offsets in the cursor's transaction, without a commit.
 
-        begins: of partitions, the first offset whose results this transaction stores.
+        begins: by partition, the first offset whose results this transaction stores.
 
-        Raises ForeignWrite when a row is not as this store last saw it; ConsumerError when results from `begins` on are
-        stored already, when the database refuses, or a position is below 0: roll back.  Outside of transaction() call
-        committed() or rolled_back() afterwards.
+        Raises ForeignWrite if a row is not as this store last saw it; ConsumerError if results from `begins` onwards
+        are stored already, if the database refuses, or if an offset is below 0: roll back.  Outside of transaction()
+        call committed() or rolled_back() afterwards.
         """
         for tp, at in positions.items():
             if at < 0:
-                raise ConsumerError(f"group {group}: {at} is no position to commit for {tp}")
+                raise ConsumerError(f"group {group}: {at} is not a valid offset to commit for {tp}")
             try:
                 foreign = self._move(cursor, group, tp, at, (begins or {}).get(tp))
             except ConsumerError:
@@ -174,18 +176,18 @@ class DatabaseOffsets:
                 raise foreign
 
     def committed(self) -> None:
-        """What was written since the last call is committed."""
+        """Record that everything written since the last call is committed."""
         self._seen |= self._written
         self._written.clear()
 
     def rolled_back(self) -> None:
-        """What was written since the last call is not there any more."""
+        """Record that everything written since the last call was rolled back."""
         self._written.clear()
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Other threads wait.  A call from inside (a listener in the same event loop) would end the open transaction,
-        so it is refused."""
+        """Exclude other threads.  A call from inside (a listener in the same event loop) would end the open
+        transaction, so it is refused."""
         with self._lock:
             if self._busy:
                 raise ConsumerError(f"offsets table {self._table}: a transaction of this store is open")
@@ -234,7 +236,7 @@ class DatabaseOffsets:
         return bool(cursor.rowcount == 1)
 
     def _insert(self, cursor: Any, row: Row, at: int) -> bool:
-        """False when another writer has made the row since it was read."""
+        """Insert a row.  Return False if another writer has created it since it was read."""
         names = ", ".join((*COLUMNS, "next_position"))
         try:
             self._execute(cursor, f"INSERT INTO {self._table} ({names}) VALUES (?, ?, ?, ?)", (*row, at))
@@ -254,7 +256,9 @@ class DatabaseOffsets:
             return int(found[0])
         group, topic, partition = row
         where_it_is = f"offsets table {self._table}, group {group}, {topic}/{partition}"
-        return Unknown(f"{where_it_is}: next_position is {found[0]!r}, which is no position; correct or delete the row")
+        return Unknown(
+            f"{where_it_is}: next_position is {found[0]!r}, which is not a valid offset; correct or delete the row"
+        )
 
     def _execute(self, cursor: Any, statement: str, values: Sequence[object]) -> None:
         cursor.execute(*in_style(self._style, statement, values))
@@ -269,7 +273,8 @@ class DatabaseOffsets:
 def in_style(
     style: ParamStyle, statement: str, values: Sequence[object]
 ) -> tuple[str, Sequence[object] | dict[str, object]]:
-    """A statement with `?` for each value, and the values, as a driver of that paramstyle takes them."""
+    """Return a statement with `?` for each value, and the values, in the form that a driver of that paramstyle
+    needs."""
     first, *pieces = statement.split("?")
     text = first + "".join(MARKS[style].format(n) + piece for n, piece in enumerate(pieces, start=1))
     if style in ("named", "pyformat"):
@@ -278,7 +283,8 @@ def in_style(
 
 
 def _key_is_taken(why: Exception) -> bool:
-    """By the name that DB-API has for it, or the SQL state (class 23) where a driver keeps it: psycopg, pg8000."""
+    """True if the key exists already, by DB-API's error class, or by the SQL state (class 23) in drivers that keep it:
+    psycopg, pg8000."""
     if any(kind.__name__ == "IntegrityError" for kind in type(why).__mro__):
         return True
     sqlstate = why.args[0].get("C") if why.args and isinstance(why.args[0], dict) else None

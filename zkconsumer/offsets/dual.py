@@ -1,20 +1,20 @@
 r"""Offsets in both stores, for a group that moves from ZooKeeper to Kafka, or back: members of either kind may run.
 
-    read     the larger of the two.  Where it lies outside the log it is used all the same: the fetch finds it out of
+    read     the larger of the two.  If it is outside the log it is used all the same: the fetch finds it out of
              range, and auto.offset.reset decides.  (The smaller may belong to a topic that was created again, or may
-             be weeks old; that cannot be known, so nothing is clamped in silence: it is reported.)
-             Where a migration has taken the group off ZooKeeper, Kafka's counts even if it is smaller: every commit
+             be weeks old; that is unknown, so nothing is adjusted silently: it is reported.)
+             If a migration has taken the group off ZooKeeper, Kafka's counts even if it is smaller: every commit
              since then went to Kafka first, so the larger one is from before a seek, or of a topic created again
     commit   Kafka first, then ZooKeeper for what Kafka accepted.  So our commits never put ZooKeeper ahead of Kafka,
-             and a crash between the two costs a member that reads ZooKeeper alone one commit interval, read twice
+             and a crash between the two makes a member that only reads ZooKeeper read one commit interval twice
 
     Kafka \ ZooKeeper   none     20       unreadable
     none                 none     20       Unknown
     70                   70       70       Unknown
-    error, left out      Unknown  Unknown  Unknown       the JVM takes ZooKeeper's here, and resets where it has none
+    error, left out      Unknown  Unknown  Unknown       the JVM uses ZooKeeper's here, and resets if there is none
 
-Kafka is given every partition each time (idle ones would expire), ZooKeeper writes only what moved; each store does
-so by itself.  The stores are asked one after the other, in the caller's thread or greenlet.
+Kafka is given every partition each time (idle ones would expire), ZooKeeper writes only what moved; each store does so
+by itself.  The stores are called one after the other, in the caller's thread or greenlet.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BETWEEN = "between kafka and zookeeper commit"
 
 
 class HalfWritten(ConsumerError):
-    """Kafka has the new position, or may have it, and ZooKeeper does not; .tp, .position, the reason as __cause__."""
+    """Kafka has the new offset, or may have it, and ZooKeeper does not; .tp, .position, the reason as __cause__."""
 
     def __init__(self, group: str, tp: TopicPartition, position: int, why: Exception, *, certain: bool = True) -> None:
         what = "was written to Kafka and not" if certain else "may be written to Kafka and was not written"
@@ -46,7 +46,7 @@ class HalfWritten(ConsumerError):
 
 
 class DualOffsets:
-    """The offset store of `offsets.storage=kafka` with `dual.commit.enabled`."""
+    """Offset store for `offsets.storage=kafka` with `dual.commit.enabled`."""
 
     def __init__(
         self,
@@ -57,11 +57,10 @@ class DualOffsets:
         report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
         left_zookeeper: Callable[[str], bool] = lambda group: False,
     ) -> None:
-        """bounds: asked for partitions whose stores disagree.  report(tp, sentence): such a position is out of range,
-        or does not count.  left_zookeeper(group): a migration has taken the group off ZooKeeper; asked where ZooKeeper
-        has the larger one.
-        """
-        self.out_of_sync: frozenset[TopicPartition] = frozenset()  # of the last read: the stores hold different things
+        """bounds: called for partitions whose stores disagree.  report(tp, sentence): called if such an offset is out
+        of range, or does not count.  left_zookeeper(group): True if a migration has taken the group off ZooKeeper;
+        called if ZooKeeper has the larger one."""
+        self.out_of_sync: frozenset[TopicPartition] = frozenset()  # partitions whose stores differed when last read
         self._kafka = kafka
         self._zookeeper = zookeeper
         self._bounds = bounds
@@ -69,7 +68,7 @@ class DualOffsets:
         self._left_zookeeper = left_zookeeper
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The larger of both, see above.  Raises ConsumerError when one of the stores cannot be asked."""
+        """Return the larger of both, see above.  Raises ConsumerError if one of the stores cannot be read."""
         wanted = list(tps)
         kafka = self._kafka.read(group, wanted)
         zookeeper = self._zookeeper.read(group, wanted)
@@ -92,7 +91,7 @@ class DualOffsets:
     def _old(
         self, group: str, kafka: Mapping[TopicPartition, Committed], zookeeper: Mapping[TopicPartition, Committed]
     ) -> set[TopicPartition]:
-        """Partitions for which ZooKeeper has a larger offset than Kafka, from before the group left it."""
+        """Return partitions for which ZooKeeper has a larger offset than Kafka, from before the group left it."""
         ahead = {tp: (at, there) for tp, at in kafka.items() if ahead_of(there := zookeeper[tp], at)}
         if not ahead or not self._left_zookeeper(group):
             return set()
@@ -107,7 +106,7 @@ class DualOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Per partition None when both have it, else why the first that failed has not."""
+        """Commit to both; return None per partition if both have it, else the reason of the first failure."""
         results = dict(self._kafka.commit(group, positions, lease))
         accepted = {tp: at for tp, at in positions.items() if results[tp] is None}
         if accepted:
@@ -118,9 +117,9 @@ class DualOffsets:
     def write_both(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Set positions for an operator (seek, reset), also to smaller ones: both stores, since the larger would win.
+        """Set offsets for an operator (seek, reset), also to smaller ones: in both stores, since the larger would win.
 
-        Per partition None, HalfWritten, or why neither has it.
+        Return None per partition, HalfWritten, or why neither has it.
         """
         results = dict(self._kafka.commit(group, positions, lease))
         accepted = {tp: at for tp, at in positions.items() if results[tp] is None}
@@ -135,7 +134,7 @@ class DualOffsets:
 
 
 def larger(kafka: Committed, zookeeper: Committed) -> Committed:
-    """Where to begin.  What cannot be read may be the larger one: Unknown."""
+    """Return where to begin: Unknown if one cannot be read, because it may be the larger one."""
     if isinstance(kafka, Unknown):
         return kafka
     if isinstance(zookeeper, Unknown):
@@ -148,19 +147,19 @@ def larger(kafka: Committed, zookeeper: Committed) -> Committed:
 
 
 def ahead_of(one: Committed, other: Committed) -> bool:
-    """Have both a position, and is the one larger?"""
+    """True if both stores hold an offset and the first is larger."""
     return isinstance(one, int) and isinstance(other, int) and one > other
 
 
 def disagree(kafka: Committed, zookeeper: Committed) -> bool:
-    """Have both a position, and not the same?"""
+    """True if both stores hold an offset and they differ."""
     return isinstance(kafka, int) and isinstance(zookeeper, int) and kafka != zookeeper
 
 
 def out_of_range(
     tp: TopicPartition, kafka: Committed, zookeeper: Committed, bounds: tuple[int, int] | None
 ) -> str | None:
-    """A sentence where the larger position lies outside the log (first offset, end), else None."""
+    """Return a sentence if the larger offset is outside the log (first offset, end), else None."""
     at = larger(kafka, zookeeper)
     if bounds is None or not isinstance(at, int) or bounds[0] <= at <= bounds[1]:
         return None

@@ -1,12 +1,12 @@
 """Offsets in a file: one JSON file per group, for consumers of fixed partitions, which have no ZooKeeper.
 
-    {"version": 1, "group": "billing", "offsets": {"orders": {"0": 1200, "3": 87}}}      position: the next to read
+    {"version": 1, "group": "billing", "offsets": {"orders": {"0": 1200, "3": 87}}}      offset: the next to read
 
-The file is never half written: a new one is written beside it, synced, and renamed over it.  A lock file (.lock) keeps
-two processes from losing each other's partitions.  A row that changed since this store last read or wrote it is a
-ForeignWrite, and not overwritten.  A file that cannot be parsed is left as it is, for an operator to correct.  A
-missing file means that nothing was ever committed; its folder must exist, because a disk that is not mounted would look
-the same.
+The file is never half written: a new one is written beside it, synced, and renamed over it.  A lock file (.lock)
+prevents two processes from overwriting each other's partitions.  A row that changed since this store last read or wrote
+it is a ForeignWrite, and not overwritten.  A file that cannot be parsed is left unchanged, for an operator to correct.
+A missing file means that nothing was ever committed; its folder must exist, because a disk that is not mounted would
+look the same.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ LOCK_PAUSE_S = 0.005
 
 
 class FileOffsets:
-    """An OffsetStore in one file; path's folder must exist.  Calls block for the time of a disk sync."""
+    """OffsetStore in one file; the path's folder must exist.  Calls block for the time of a disk sync."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._seen: dict[TopicPartition, Committed] = {}  # as this store last read or wrote it
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed positions; Unknown with the reason for what cannot be understood.
+        """Return the committed offsets; Unknown with the reason for invalid ones.
 
-        Raises ConsumerError when the file cannot be opened.
+        Raises ConsumerError if the file cannot be opened.
         """
         wanted = list(tps)
         try:
@@ -58,9 +58,8 @@ class FileOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Write positions while the lease holds.  After a ForeignWrite, a second call by one who still owns it takes
-        ours.
-        """
+        """Write offsets while the lease holds.  After a ForeignWrite, a second call by a caller that still owns the
+        partition overwrites it."""
         try:
             with self._locked():
                 return self._commit(group, positions, lease)
@@ -90,7 +89,7 @@ class FileOffsets:
         return result
 
     def _load(self, group: str) -> dict[str, Any]:
-        """Positions by topic and partition, as the file has them.  Raises _Unreadable, ConsumerError."""
+        """Return offsets by topic and partition, as the file has them.  Raises _Unreadable and ConsumerError."""
         try:
             text = self.path.read_bytes()
         except FileNotFoundError:
@@ -107,11 +106,11 @@ class FileOffsets:
         try:
             document = json_value(text)
         except ValueError as why:
-            raise _Unreadable(f"offsets file {self.path} is no JSON ({why}); correct or delete it") from None
+            raise _Unreadable(f"offsets file {self.path} is not JSON ({why}); correct or delete it") from None
         if not isinstance(document, dict) or document.get("version") != VERSION:
-            raise _Unreadable(f"offsets file {self.path} is none of version {VERSION}; correct or delete it")
+            raise _Unreadable(f"offsets file {self.path} does not have version {VERSION}; correct or delete it")
         if document.get("group") != group:
-            raise _Unreadable(f"offsets file {self.path} is of group {document.get('group')!r}, not of {group!r}")
+            raise _Unreadable(f"offsets file {self.path} belongs to group {document.get('group')!r}, not to {group!r}")
         offsets = document.get("offsets")
         if not isinstance(offsets, dict) or not all(isinstance(rows, dict) for rows in offsets.values()):
             raise _Unreadable(f"offsets file {self.path} has no offsets by topic and partition; correct or delete it")
@@ -124,17 +123,19 @@ class FileOffsets:
         found = rows[str(tp.partition)]
         if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
             return found
-        return Unknown(f"offsets file {self.path} holds {found!r} for {tp}, which is no position; correct or delete it")
+        return Unknown(
+            f"offsets file {self.path} holds {found!r} for {tp}, which is not a valid offset; correct or delete it"
+        )
 
     def _replace(self, document: Mapping[str, Any], lease: Lease) -> None:
-        """All of it or nothing, also when the power goes.  Under the lock."""
+        """Replace the file: all of it or nothing, even in a power cut.  Called under the lock."""
         text = json.dumps(document, indent=1, sort_keys=True) + "\n"
-        # The lease is looked at after the last wait: a disk that syncs slowly costs lease, too.
+        # The lease is checked after the last wait: a slow sync of the disk uses up the lease, too.
         replace(self.path, text, before=lambda: lease.check(clocks.moment()))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone with the file, or ConsumerError after a tenth of a second: a commit is tried again at its next time."""
+        """Lock the file, or raise ConsumerError after a tenth of a second: the next commit tries again."""
         lock = os.open(self.path.with_name(f"{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         try:
             for _ in range(LOCK_TRIES):
@@ -153,4 +154,4 @@ class FileOffsets:
 
 
 class _Unreadable(ConsumerError):
-    """The file is there and cannot be understood; it is left as it is."""
+    """Raised when the file exists and cannot be parsed; it is left unchanged."""

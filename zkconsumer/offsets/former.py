@@ -1,18 +1,18 @@
-"""Former offsets: committed in the log of an earlier topic of the same name, so no position in the log of today.  Pure.
+"""Former offsets: committed in the log of an earlier topic of the same name, so invalid in today's log.  Pure.
 
 A topic that is deleted and created again has a new log, and the committed offsets of groups stay.  In the new log such
-a number means nothing: where that log is longer already, everything before it would be skipped.
+an offset means nothing: if that log is longer already, everything before the offset would be skipped.
 
     ZooKeeper   the offset node was last written (mzxid) before the topic's node was created (czxid).  One ensemble
-                numbers all its writes in their order, so no clock is compared; a tool that writes an offset makes it
+                numbers all its writes in their order, so no clocks are compared; a tool that writes an offset makes it
                 count again, whatever the number
-    Kafka       a commit of ours names the topic that it was read from in its metadata (`metadata_of`), and today's is
-                another one.  A commit without it (of a JVM member, or a tool): its time, by the broker's clock, lies
+    Kafka       a commit of ours names in its metadata the topic that it was read from (`metadata_of`), and today's is
+                another one.  For a commit without it (of a JVM member, or a tool): its time, by the broker's clock, is
                 before the topic's creation, by the clock of ZooKeeper's leader
 
-The creation of the node /brokers/topics/T decides, and nothing else: added partitions, a reassignment and a changed
-replication only set its data.  0.7 has no such rule: there the node of a topic stays or goes with its brokers'
-registrations, whatever becomes of the logs.
+Only the creation of the node /brokers/topics/T decides: added partitions, a reassignment and a changed replication only
+set its data. 0.7 has no such rule: there the node of a topic stays or goes with its brokers' registrations, whatever
+happens to the logs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _METADATA = re.compile(r"topic-czxid=([0-9]{1,19}) topic-ctime-ms=([0-9]{1,19})"
 
 @dataclass(frozen=True, slots=True)
 class TopicCreation:
-    """When a topic was created: zxid and time (ms since 1970) of the creation of its node in ZooKeeper."""
+    """Creation of a topic: zxid and time (ms since 1970) of the creation of its node in ZooKeeper."""
 
     czxid: int
     ctime_ms: int
@@ -38,40 +38,42 @@ class TopicCreation:
 
 
 def written_before(mzxid: int, czxid: int | None) -> bool:
-    """Whether an offset node was last written before its topic was created; czxid None: not known."""
+    """True if an offset node was last written before its topic was created; czxid None: unknown."""
     return czxid is not None and mzxid < czxid
 
 
 def committed_before(commit_ms: int | None, ctime_ms: int | None) -> bool:
-    """Whether, by the clocks, an offset was committed before its topic was created; None: not known."""
+    """True if, by the clocks, an offset was committed before its topic was created; None: unknown."""
     return commit_ms is not None and ctime_ms is not None and commit_ms < ctime_ms
 
 
 def metadata_of(topic: TopicCreation | None) -> str:
-    """The metadata of a commit to Kafka, which names the topic that was read."""
+    """Return the metadata of a commit to Kafka, which names the topic that was read."""
     return "" if topic is None else f"topic-czxid={topic.czxid} topic-ctime-ms={topic.ctime_ms}"
 
 
 def topic_in(metadata: str) -> TopicCreation | None:
-    """The topic that a commit's metadata names; None: it is not metadata of ours."""
+    """Return the topic that a commit's metadata names, or None if the metadata is not ours."""
     found = _METADATA.fullmatch(metadata)
     return None if found is None else TopicCreation(int(found[1]), int(found[2]))
 
 
 def former_node(topic: str, at: int, mtime_ms: int, today: TopicCreation) -> FormerOffset:
-    """An offset of ZooKeeper for which `written_before` is true."""
+    """Return the result for an offset in ZooKeeper for which `written_before` is true."""
     return _former(topic, at, f"committed to ZooKeeper at {iso(mtime_ms)}", today)
 
 
 def former_commit(topic: str, at: int, commit_ms: int, today: TopicCreation) -> FormerOffset:
-    """An offset of Kafka for which `committed_before` is true."""
+    """Return the result for an offset in Kafka for which `committed_before` is true."""
     return _former(topic, at, f"committed to Kafka at {iso(commit_ms)}", today)
 
 
 def former_read(topic: str, at: int, then: TopicCreation, today: TopicCreation) -> FormerOffset:
-    """An offset of a log whose topic has a known creation time."""
+    """Return the result for an offset in the log of a topic whose creation time is known."""
     return _former(topic, at, f"of the topic that was created at {then}", today)
 
 
 def _former(topic: str, at: int, where_from: str, today: TopicCreation) -> FormerOffset:
-    return FormerOffset(at, f"{where_from}, and topic {topic} was created again at {today}: no position in its new log")
+    return FormerOffset(
+        at, f"{where_from}, and topic {topic} was created again at {today}: it is invalid in the new log"
+    )

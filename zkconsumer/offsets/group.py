@@ -1,11 +1,11 @@
 """Offset store of a group member: ZooKeeper, Kafka or both; the mode may change while it runs.
 
-    zookeeper   Kafka is never asked: the first question of all would create __consumer_offsets
+    zookeeper   Kafka is never asked: the first request of all would create __consumer_offsets
     dual        DualOffsets: the larger counts, Kafka is written first
-    kafka       Kafka alone; but where it has nothing, ZooKeeper is read before a partition counts as new: an offset
-                there is left by a group that was not migrated, and is refused or copied, never ignored in silence
+    kafka       only Kafka; but if it has no offset, ZooKeeper is read before a partition counts as new: an offset
+                there was left by a group that was not migrated, and is refused or copied, never silently ignored
 
-`mode` is changed by zkconsumer.offsets.modeswitch, under the lock of the commits.
+zkconsumer.offsets.modeswitch changes `mode`, under the lock of the commits.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class StoreStatus:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsStatus:
-    """Where a member of a group commits to, and the counters of both stores."""
+    """Offset mode of a group member, and the counters of both stores."""
 
     mode: Mode
     stores: tuple[StoreStatus, ...]
 
 
 class CountedOffsets:
-    """A wrapper of another store that counts; .last: its last commit with an accepted offset, None before there is one.
+    """Wrapper of another store that counts; .last: its last commit with an accepted offset, or None.
 
-    accepted, failed: how many offsets so far.
+    accepted, failed: number of offsets so far.
     """
 
     def __init__(self, store: OffsetStore, clock_ms: Callable[[], int] = lambda: int(time.time() * 1000)) -> None:
@@ -56,13 +56,13 @@ class CountedOffsets:
         self._clock_ms = clock_ms
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As the other store."""
+        """Read offsets from the other store."""
         return self._store.read(group, tps)
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """As the other store."""
+        """Commit offsets to the other store, and count the results."""
         results = self._store.commit(group, positions, lease)
         accepted = sum(why is None for why in results.values())
         self.accepted += accepted
@@ -81,15 +81,15 @@ NOT_COPIED = (
 
 
 class GroupOffsets:
-    """The store of one member.
+    """Offset store of one member.
 
-    copy           where Kafka has nothing and ZooKeeper has: start there (the next commit writes it to Kafka)
-    bounds, report, left_zookeeper    as of DualOffsets; report also says what was copied
-    on_commit()    called after each commit, also a failed one; must not wait
+    copy           if Kafka has no offset and ZooKeeper has one: start there (the next commit writes it to Kafka)
+    bounds, report, left_zookeeper    see DualOffsets; report is also called for copied offsets
+    on_commit()    called after each commit, even a failed one; must not wait
     close()        closes the connections to Kafka for good
     cut()          closes them for now: a commit in flight is cut off, and has an unknown outcome
-    deleted        as ZookeeperOffsets.deleted
-    read_beside    as KafkaOffsets.read_beside: Kafka is asked again for what ZooKeeper has and it has not
+    deleted        see ZookeeperOffsets.deleted
+    read_beside    see KafkaOffsets.read_beside: asks Kafka again about offsets that only ZooKeeper has
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class GroupOffsets:
         self._read_beside = read_beside
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As the mode says.  Raises ConsumerError when a store cannot be asked."""
+        """Read by the current mode.  Raises ConsumerError if a store cannot be asked."""
         wanted = list(tps)
         mode = self.mode
         self.out_of_sync.difference_update(wanted)
@@ -147,17 +147,17 @@ class GroupOffsets:
         return found
 
     def _not_migrated(self, group: str, tp: TopicPartition, at: int) -> Committed:
-        """Kafka has nothing, ZooKeeper has this."""
+        """Return the result if Kafka has no offset and ZooKeeper has this one."""
         if not self.copy:
             return Unknown(f"group {group}: ZooKeeper has {at} for {tp} and Kafka nothing: {NOT_COPIED}")
         self.out_of_sync.add(tp)
-        self._report(tp, f"group {group}, {tp}: Kafka has nothing, so {at} is taken over from ZooKeeper")
+        self._report(tp, f"group {group}, {tp}: Kafka has no offset, so {at} is copied from ZooKeeper")
         return at
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """To the store or stores of the mode: all of these to Kafka, what moved to ZooKeeper."""
+        """Commit to the store or stores of the mode: all offsets to Kafka, moved ones to ZooKeeper."""
         stores: dict[Mode, OffsetStore] = {"zookeeper": self.zookeeper, "kafka": self.kafka, "dual": self._dual}
         store = stores[self.mode]
         try:
@@ -168,15 +168,16 @@ class GroupOffsets:
         return results
 
     def deleted(self, group: str, tps: Iterable[TopicPartition]) -> Collection[TopicPartition]:
-        """Return those whose offset node was deleted under this member; the next commit writes it again.  Raises
+        """Return partitions whose offset node was deleted under this member; the next commit writes it again.  Raises
         ZooKeeperAway."""
         return () if self.mode == "kafka" else self._deleted(group, tps)
 
     def missing_offsets(self, group: str, tps: Iterable[TopicPartition], mode: Mode) -> dict[TopicPartition, str]:
-        """Partitions that may not switch to a mode, and why: the store that will count alone lacks what the other has.
+        """Return partitions that may not switch to a mode, with the reasons: the store that will count lacks offsets of
+        the other.
 
-        The other one is read first, so that a commit in progress (Kafka first) is no difference in that direction.
-        Raises ConsumerError.
+        The other one is read first, so that a commit in progress (Kafka first) does not look like a difference.  Raises
+        ConsumerError.
         """
         wanted = list(tps)
         if mode == "kafka":
@@ -190,17 +191,17 @@ class GroupOffsets:
 
     @property
     def in_kafka(self) -> bool:
-        """Whether a commit needs the coordinator."""
+        """True if a commit needs the coordinator."""
         return self.mode != "zookeeper"
 
     @property
     def published(self) -> MemberMode:
-        """The content of the member's mode node."""
+        """Return the content of the member's mode node."""
         return MemberMode(self.mode, self.zookeeper.last, self.kafka.last)
 
     @property
     def status(self) -> OffsetsStatus:
-        """Mode and counters, for users and metrics."""
+        """Return mode and counters, for users and metrics."""
         named = (("zookeeper", self.zookeeper), ("kafka", self.kafka))
         rows = tuple(StoreStatus(name, one.accepted, one.failed, one.last) for name, one in named)
         return OffsetsStatus(self.mode, rows)

@@ -1,15 +1,15 @@
 """Offsets in Kafka: the topic __consumer_offsets, written by the group's coordinator (0.8.2 and later).
 
-Every partition it is given is committed, moved or not: a broker forgets an offset that is not committed again for
-offsets.retention.minutes, a day by default, and an idle partition must not lose its position (KAFKA-1510).
+Every given partition is committed, moved or not: a broker drops an offset that is not committed again for
+offsets.retention.minutes, a day by default, and an idle partition must not lose its offset (KAFKA-1510).
 
-Each commit names, in its metadata, the topic that was read (offsets/former.py): by that a FormerOffset is known.  A
+Each commit names, in its metadata, the topic that was read (offsets/former.py), which identifies a FormerOffset.  A
 commit without it has a time, which only the records of __consumer_offsets hold (`commit_times`).
 
-"Nothing was committed" is no proof: a coordinator of 0.8.2 to 0.10.2 that takes over may miss the newest commits, one
-that could not read its log, or was told late that it is none, misses more.  Beside evidence (this store committed it,
-the group has other offsets, ZooKeeper has one), and before 0.11 always, the records of __consumer_offsets decide
-(`in_log`).  Where they cannot be read either, what is passed is reported.
+The response "nothing was committed" is not reliable: a coordinator of 0.8.2 to 0.10.2 that takes over may miss the
+newest commits; one that could not read its log, or learned late that it was replaced, misses more.  If other evidence
+exists (this store committed it, the group has other offsets, ZooKeeper has one), and before 0.11 always, the records of
+__consumer_offsets decide (`in_log`).  If they cannot be read either, the skipped messages are reported.
 
 In the hub the Coordinator waits with groundwork.tasks's sleep and now and has its lock; elsewhere it is plain.
 """
@@ -37,15 +37,15 @@ from zkconsumer.offsets.store import NONE, Bounds, Committed, FormerOffset, Unkn
 from zkconsumer.session.lease import Lease, LeaseOver
 
 InLog = Callable[[str, Collection[TopicPartition]], Mapping[TopicPartition, CommittedRow]]
-"""A group's newest commits by the records of __consumer_offsets; left out where they could not be read."""
+"""Newest commits of a group in the records of __consumer_offsets, without those that could not be read."""
 
 
 class OffsetsAway(ConsumerError):
-    """Offsets in Kafka cannot be asked for now; the reason is __cause__."""
+    """Raised when offsets in Kafka cannot be read now; the reason is __cause__."""
 
 
 class KafkaOffsets:
-    """The offset store of `offsets.storage=kafka`."""
+    """Offset store for `offsets.storage=kafka`."""
 
     def __init__(
         self,
@@ -60,13 +60,14 @@ class KafkaOffsets:
         bounds: Bounds = lambda committed: {},
         report: Callable[[TopicPartition, str], object] = lambda tp, sentence: None,
     ) -> None:
-        """commits: asked for commits; None: the same.  retention_ms: offset retention time; None: the brokers' own.
+        """commits: coordinator used for commits; None: the same.  retention_ms: offset retention time; None: the
+        brokers' own.
 
-        creations      when topics were created, by ZooKeeper now; what is not known is left out
-        read_from      the topic whose log a position that is committed belongs to
-        commit_times   of a group, in ms since 1970; asked for commits that name no topic, what is not known is left out
-        in_log         asked where the coordinator says that nothing is committed, and that is doubted
-        bounds         of partitions that were committed, and are not any more
+        creations      when topics were created, from ZooKeeper now; unknown ones are left out
+        read_from      the topic whose log a committed offset belongs to
+        commit_times   times of a group's commits, in ms since 1970, for those without a topic; unknown ones omitted
+        in_log         asked if the coordinator says that nothing is committed, and that is doubtful
+        bounds         log bounds of partitions that were committed, and are not any more
         report         (tp, sentence): an offset that the coordinator does not know
         """
         self._coordinator = coordinator
@@ -78,12 +79,12 @@ class KafkaOffsets:
         self._in_log = in_log
         self._bounds = bounds
         self._report = report
-        self._accepted: dict[tuple[str, TopicPartition], int] = {}  # what was committed here last
+        self._accepted: dict[tuple[str, TopicPartition], int] = {}  # last offsets committed here
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed positions; Unknown where the coordinator has an error for a partition or leaves it out.
+        """Return the committed offsets; Unknown if the coordinator has an error for a partition or leaves it out.
 
-        Waits as long as the coordinator's time-outs allow.  Raises OffsetsAway when no broker could be asked, or the
+        Waits as long as the coordinator's timeouts allow.  Raises OffsetsAway if no broker could be asked, or the
         release keeps no offsets in Kafka.
         """
         wanted = list(tps)
@@ -102,10 +103,10 @@ class KafkaOffsets:
     def read_beside(
         self, group: str, there: Mapping[TopicPartition, int], others: bool
     ) -> dict[TopicPartition, Committed]:
-        """Read partitions again of which ZooKeeper has an offset and Kafka has none.
+        """Read partitions again for which ZooKeeper has an offset and Kafka has none.
 
-        others: Kafka has other offsets of the group, so it once had one of these, too, unless its log says that it had
-        not: Unknown where that cannot be read.  Raises OffsetsAway.
+        others: Kafka has other offsets of the group, so it once had one of these, too, unless its log says otherwise:
+        Unknown if the log cannot be read.  Raises OffsetsAway.
         """
         rows = self._rows(group, list(there), there)
         none = [tp for tp, row in rows.items() if row.at is NONE]
@@ -129,7 +130,7 @@ class KafkaOffsets:
             raise OffsetsAway(f"the offsets of group {group} cannot be read from Kafka: {why}") from why
 
     def _proven(self, group: str, doubted: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
-        """What the records say of partitions for which the coordinator has nothing; report what it missed."""
+        """Return the records of partitions for which the coordinator has no offset; report the ones that it missed."""
         proven = dict(self._in_log(group, doubted)) if doubted else {}
         for tp, row in proven.items():
             if row.at is not NONE:
@@ -147,7 +148,7 @@ class KafkaOffsets:
         evidence: Mapping[TopicPartition, str],
         committed: Mapping[TopicPartition, int],
     ) -> None:
-        """Report partitions that begin by auto.offset.reset though something speaks for an offset."""
+        """Report partitions that begin by auto.offset.reset although there is evidence of an offset."""
         bounds = self._bounds({tp: committed.get(tp, 0) for tp in tps}) if tps else {}
         for tp in tps:
             passes = ""
@@ -168,7 +169,7 @@ class KafkaOffsets:
         return {tp: row.at for tp, row in rows.items()} | self._former(group, rows)
 
     def _former(self, group: str, rows: Mapping[TopicPartition, CommittedRow]) -> dict[TopicPartition, FormerOffset]:
-        """The positions of earlier topics."""
+        """Return the offsets that belong to earlier topics."""
         held = {tp: (row.at, topic_in(row.metadata)) for tp, row in rows.items() if isinstance(row.at, int)}
         today = self._creations({tp.topic for tp in held})
         unnamed = [tp for tp, (_, read) in held.items() if read is None and tp.topic in today]
@@ -187,7 +188,7 @@ class KafkaOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Commit all of these.  The lease is checked before each request is sent; once it is over none is."""
+        """Commit all of these.  The lease is checked before each request is sent; once it is over, none is sent."""
         rows = {tp: (at, metadata_of(self._read_from(tp))) for tp, at in positions.items()}
         try:
             results = self._commits.commit(

@@ -1,9 +1,9 @@
-"""Migration marker: one persistent node a group in ZooKeeper, read by members that start and by the next plan.
+"""Migration marker: one persistent node per group in ZooKeeper, read by starting members and by the next plan.
 
     /consumers/GROUP/migration   {"version":"1","plan":"0123456789abcdef","phase":"cutover","at_ms":"1700000000000"}
 
-Numbers are text, because a JVM's reader keeps only 32 bits of a bare one.  It is written after the journal and may be
-behind it by the last step; the journal counts.  Pure: text to values and back.
+Numbers are text, because a JVM's reader keeps only 32 bits of a bare number.  The marker is written after the journal
+and may be behind it by the last step; the journal counts.  Pure: text to values and back.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, *BY_KAFKA, Phase.DUAL_BACK, Phase.C
 
 
 class MarkerUnclear(ConsumerError):
-    """The node holds what no release of ours writes, so it decides nothing."""
+    """Raised when the node holds what no release of ours writes, so it decides nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,28 +55,28 @@ class Marker:
 
     @property
     def left_zookeeper(self) -> bool:
-        """Whether a member that starts on ZooKeeper alone may read old positions: it should be refused."""
+        """True if a member that only uses ZooKeeper may read old offsets at its start: it should be refused."""
         return self.phase in LEFT_ZOOKEEPER
 
     @property
     def by_kafka(self) -> bool:
-        """Whether Kafka coordinates the group: a member that registers in ZooKeeper should be refused."""
+        """True if Kafka coordinates the group: a member that registers in ZooKeeper should be refused."""
         return self.phase in BY_KAFKA
 
 
 def marker_path(group: str) -> str:
-    """The node's path."""
+    """Return the node's path."""
     return f"{CONSUMERS}/{group}/migration"
 
 
 def marker_text(marker: Marker) -> str:
-    """The text of the node."""
+    """Return the text of the node."""
     said = {"version": VERSION, "plan": marker.plan, "phase": marker.phase, "at_ms": str(marker.at_ms)}
     return json.dumps(said, separators=(",", ":"))
 
 
 def read_marker(group: str, data: str | bytes) -> Marker:
-    """The marker in the text of a node.  Raises MarkerUnclear."""
+    """Return the marker in the text of a node.  Raises MarkerUnclear."""
     try:
         said = json_value(data)
         if said["version"] != VERSION:
@@ -84,6 +84,6 @@ def read_marker(group: str, data: str | bytes) -> Marker:
         return Marker(str(said["plan"]), Phase(said["phase"]), int(said["at_ms"]))
     except (ValueError, KeyError, TypeError) as why:
         raise MarkerUnclear(
-            f"{marker_path(group)} holds {data!r}, which is no migration's ({type(why).__name__}: {why}); "
+            f"{marker_path(group)} holds {data!r}, which is not a migration marker ({type(why).__name__}: {why}); "
             "see what wrote it before this group is moved"
         ) from None

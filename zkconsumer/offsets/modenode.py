@@ -2,7 +2,7 @@
 
     /consumers/GROUP/modes/MEMBER   ephemeral; its text: zkconsumer.offsets.modes
 
-JVM members have none and read none.  The folder is persistent, as /consumers/GROUP/ids is.
+JVM members have no mode nodes and read none.  The folder is persistent, like /consumers/GROUP/ids.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zkconsumer.session.zksession import ZkSession
 
 
 def read_modes(session: ZkSession, group: str) -> dict[str, MemberMode | ModeUnreadable]:
-    """The published modes of a group, by consumer id.  Raises ZooKeeperAway."""
+    """Return the published modes of a group, by consumer id.  Raises ZooKeeperAway."""
     names = session.children(modes_path(group)) or ()
     paths = {mode_path(group, name): name for name in sorted(names)}
     found: dict[str, MemberMode | ModeUnreadable] = {}
@@ -29,7 +29,7 @@ def read_modes(session: ZkSession, group: str) -> dict[str, MemberMode | ModeUnr
 
 
 class ModeNode:
-    """The mode node of one member, on its current session.  All methods raise ZooKeeperAway, ConsumerError."""
+    """Mode node of one member, in its current session.  All methods raise ZooKeeperAway and ConsumerError."""
 
     def __init__(self, session: ZkSession, group: str, consumer_id: str) -> None:
         self._session = session
@@ -39,7 +39,8 @@ class ModeNode:
         self._ours: tuple[int | None, int, bytes] | None = None  # session, version and data of our last write
 
     def put(self, member: MemberMode) -> bool:
-        """Publish this.  False: a node of another session is there (of our session before, until that one ends)."""
+        """Publish this mode.  Return False if a node of another session exists (our former session, until that one
+        ends)."""
         data = mode_text(member).encode()
         session_id = self._session.session_id
         if self._ours is not None and self._ours[0] == session_id:
@@ -68,7 +69,7 @@ class ModeNode:
         return True
 
     def others(self) -> tuple[dict[str, MemberMode], list[str]]:
-        """The modes of the other members, and a sentence for each node that cannot be read.
+        """Return the modes of the other members, and a sentence for each node that cannot be read.
 
         A node whose member is not registered counts, too: it is about to register, or was registered a moment ago.
         """
@@ -78,7 +79,7 @@ class ModeNode:
         return found, [str(said) for said in shown.values() if isinstance(said, ModeUnreadable)]
 
     def without_mode(self) -> list[str]:
-        """Registered members that publish no mode, sorted: members of the JVM."""
+        """Return registered members that publish no mode, sorted: members of the JVM."""
         shown = read_modes(self._session, self._group)
         names = self._session.children(znodes.ids(self._group)) or ()
         return sorted(name for name in names if name not in shown and name != self._consumer_id)

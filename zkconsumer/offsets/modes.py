@@ -2,20 +2,20 @@
 
     zookeeper  <->  dual  <->  kafka          one step at a time, one member after the other
 
-    zookeeper   reads and writes ZooKeeper alone            offsets.storage=zookeeper
+    zookeeper   reads and writes only ZooKeeper             offsets.storage=zookeeper
     dual        reads the larger, writes Kafka, then ZooKeeper      kafka, dual.commit.enabled=true
-    kafka       reads and writes Kafka alone                kafka, dual.commit.enabled=false
+    kafka       reads and writes only Kafka                 kafka, dual.commit.enabled=false
 
 Refused: zookeeper -> kafka and kafka -> zookeeper in one bounce, and members of both kinds in one group: neither sees
-what the other committed.  Leaving dual needs one thing more: the store that will count alone must hold everything the
-other one holds (`behind`), for idle partitions as well.
+the other's commits.  Leaving dual has one more condition: the store that will count must hold everything that the other
+one holds (`behind`), for idle partitions as well.
 
-Each member of ours shows its mode in an ephemeral node of its own (the registration stays what the JVM writes):
+Each member of ours shows its mode in its own ephemeral node (the registration stays as the JVM writes it):
 
     /consumers/GROUP/modes/MEMBER   {"version":"1","mode":"dual","zookeeper":{"committed_at_ms":"..","partitions":".."},
                                      "kafka":{"committed_at_ms":"..","partitions":".."}}
 
-A store that was not committed to yet is left out.  JVM members have no such node: their mode is not known.
+A store without a commit yet is left out.  JVM members have no such node: their mode is unknown.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ STEPS = {("zookeeper", "dual"), ("dual", "zookeeper"), ("dual", "kafka"), ("kafk
 
 
 class ModeRefused(ConsumerError):
-    """The group may not go into this mode from where it is; the sentence says what would be lost and what to do."""
+    """Raised when the group may not enter this mode now; the sentence says what would be lost and what to do."""
 
 
 class ModeUnreadable(ConsumerError):
-    """A mode node holds what no release of ours writes."""
+    """Raised when a mode node holds what no release of ours writes."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreCommit:
-    """A member's last commit to one store that was accepted."""
+    """A member's last accepted commit to one store."""
 
     committed_at_ms: int  # since the epoch, by the member's clock
-    partitions: int  # how many
+    partitions: int  # number of partitions
 
 
 @dataclass(frozen=True, slots=True)
 class MemberMode:
-    """What a member's mode node says."""
+    """Content of a member's mode node."""
 
     mode: Mode
     zookeeper: StoreCommit | None = None
@@ -66,9 +66,9 @@ class MemberMode:
 
 
 def mode_of(storage: str, dual: bool | None) -> Mode:
-    """The mode of `offsets.storage` and `dual.commit.enabled`; dual None is its default, true where storage is kafka.
+    """Return the mode of `offsets.storage` and `dual.commit.enabled`; dual None is its default, true for storage kafka.
 
-    dual is ignored with zookeeper, as the JVM does.  Raises ModeRefused for another storage.
+    dual is ignored with zookeeper, as in the JVM.  Raises ModeRefused for another storage.
     """
     if storage == "zookeeper":
         return "zookeeper"
@@ -78,7 +78,7 @@ def mode_of(storage: str, dual: bool | None) -> Mode:
 
 
 def check_step(before: Mode, after: Mode) -> None:
-    """May a member, or the group, go from one mode to another in one bounce?  Raises ModeRefused."""
+    """Raise ModeRefused if a member, or the group, may not go from one mode to another in one bounce."""
     if before != after and (before, after) not in STEPS:
         raise ModeRefused(
             f"{before} -> {after} in one bounce is refused: {after} would begin at what it held when it was last "
@@ -88,7 +88,8 @@ def check_step(before: Mode, after: Mode) -> None:
 
 
 def check_beside(mode: Mode, others: Mapping[str, Mode]) -> None:
-    """May a member of this mode run beside the others (member id -> mode)?  Raises ModeRefused naming one."""
+    """Raise ModeRefused, naming a member, if a member of this mode may not run together with the others (member id ->
+    mode)."""
     for member, other in sorted(others.items()):
         if {mode, other} == {"zookeeper", "kafka"}:
             raise ModeRefused(
@@ -98,7 +99,7 @@ def check_beside(mode: Mode, others: Mapping[str, Mode]) -> None:
 
 
 def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
-    """Why a partition may not start in this mode (the store that it reads alone lacks what the other has), or None."""
+    """Return why a partition may not start in this mode (the store that it reads lacks what the other has), or None."""
     if mode == "dual":
         return None
     alone, other = (kafka, zookeeper) if mode == "kafka" else (zookeeper, kafka)
@@ -109,7 +110,7 @@ def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
     if isinstance(other, Unknown):
         return f"{there} cannot be read: {other.reason}"
     if not isinstance(other, int):
-        return None  # nothing, or a number of an earlier topic: there is nothing to lose
+        return None  # none, or an offset of an earlier topic: there is nothing to lose
     if not isinstance(alone, int) or alone < other:
         held = alone if isinstance(alone, int) else "nothing"
         return f"{there} has {other} and {here} {held}: what {there} has would be lost"
@@ -120,7 +121,7 @@ def behind(mode: Mode, kafka: Committed, zookeeper: Committed) -> str | None:
 
 
 def modes_path(group: str) -> str:
-    """The folder of the mode nodes."""
+    """Return the folder of the mode nodes."""
     return f"{CONSUMERS}/{group}/modes"
 
 
@@ -129,7 +130,7 @@ def mode_path(group: str, consumer_id: str) -> str:
 
 
 def mode_text(member: MemberMode) -> str:
-    """What a mode node holds; numbers are text, as in the JVM's nodes."""
+    """Return the text of a mode node; numbers are text, as in the JVM's nodes."""
     document: dict[str, object] = {"version": VERSION, "mode": member.mode}
     for name, commit in (("zookeeper", member.zookeeper), ("kafka", member.kafka)):
         if commit is not None:
@@ -141,16 +142,16 @@ def mode_text(member: MemberMode) -> str:
 
 
 def read_mode(text: str | bytes, where: str = "mode node") -> MemberMode:
-    """The mode in the text of a mode node.  Unknown fields are ignored.  Raises ModeUnreadable."""
+    """Return the mode in the text of a mode node.  Unknown fields are ignored.  Raises ModeUnreadable."""
     try:
         document = json_value(text)
     except ValueError as why:
-        raise ModeUnreadable(f"{where}: no JSON ({why})") from None
+        raise ModeUnreadable(f"{where}: not JSON ({why})") from None
     if not isinstance(document, dict):
-        raise ModeUnreadable(f"{where}: an object is expected, {text!r} is there")
+        raise ModeUnreadable(f"{where}: {text!r} is not a JSON object")
     mode = document.get("mode")
     if document.get("version") != VERSION or mode not in MODES:
-        raise ModeUnreadable(f"{where}: version {document.get('version')!r} and mode {mode!r} are none we know")
+        raise ModeUnreadable(f"{where}: version {document.get('version')!r} and mode {mode!r} are not known")
     stores = {name: _commit(document.get(name), where) for name in ("zookeeper", "kafka")}
     return MemberMode(mode, stores["zookeeper"], stores["kafka"])
 
@@ -159,10 +160,10 @@ def _commit(row: object, where: str) -> StoreCommit | None:
     if row is None:
         return None
     if not isinstance(row, dict):
-        raise ModeUnreadable(f"{where}: {row!r} is no commit")
+        raise ModeUnreadable(f"{where}: {row!r} is not a commit")
     numbers = [row.get(name) for name in ("committed_at_ms", "partitions")]
     found = [decimal_int(text) for text in numbers if isinstance(text, str)]
     known = [number for number in found if number is not None]
     if len(known) < len(numbers):
-        raise ModeUnreadable(f"{where}: {row!r} is no commit: committed_at_ms and partitions are numbers as text")
+        raise ModeUnreadable(f"{where}: {row!r} is not a commit: committed_at_ms and partitions are numbers as text")
     return StoreCommit(*known)

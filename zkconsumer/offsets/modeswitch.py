@@ -1,13 +1,14 @@
 """Offset mode of a running member: the checks at its start, its mode node, and the switch to another mode.
 
-    start    the migration marker, the modes of the other members, what Kafka lacks; then the mode node is published
-    running  the node follows the commits; members that must not run beside each other are reported
+    start    checks the migration marker, the modes of the other members, and offsets that Kafka lacks; then the mode
+             node is published
+    running  the node follows the commits; members that must not run together are reported
     switch   one step of zkconsumer.offsets.modes, between two commits:
 
         commit to both (leaving dual), compare all partitions of the group -> publish the new mode, read the others'
-        -> change the store -> commit everything in the new mode; whatever fails, the mode is as before
+        -> change the store -> commit everything in the new mode; if any step fails, the mode is as before
 
-Two members that leave dual in opposite directions at once each publish before they read: at least one goes back.
+If two members leave dual in opposite directions at once, each publishes before it reads: at least one goes back.
 """
 
 from __future__ import annotations
@@ -37,25 +38,25 @@ from zkconsumer.session.zksession import ZkSession
 
 log = logging.getLogger(__name__)
 
-CHECK_S = 30.0  # between two checks of the others
-PUT_S = 1.0  # between two writes of the node
+CHECK_S = 30.0  # interval between checks of the other members
+PUT_S = 1.0  # interval between writes of the node
 COMPARE_TRIES, COMPARE_S = 4, 0.3  # another member may be between its two commits
 
 
 class NotMigrated(ConsumerError):
-    """The mode is kafka, and ZooKeeper has offsets that Kafka has not."""
+    """Raised when the mode is kafka, and ZooKeeper has offsets that Kafka lacks."""
 
 
 class LeftZooKeeper(ConsumerError):
-    """A migration took the group off ZooKeeper: the offsets there are old."""
+    """Raised when a migration took the group off ZooKeeper: the offsets there are old."""
 
 
 class NotSwitched(ConsumerError):
-    """The switch failed and the mode is as before; the sentence says why."""
+    """Raised when the switch failed and the mode is as before; the sentence says why."""
 
 
 class OffsetMode:
-    """The offset mode of one member, in the event loop.
+    """Offset mode of one member, in the event loop.
 
     begin() before it registers; run() in a greenlet; switch(mode) at any time after that.
     """
@@ -78,7 +79,7 @@ class OffsetMode:
     ) -> None:
         """changed: set after each commit, and when a session begins.
 
-        auto_commit: a switch commits what is done; else what the program itself committed, once more.
+        auto_commit: a switch commits what is done; otherwise it repeats the program's own commits.
         """
         self._session = session
         self._dialect = dialect
@@ -99,7 +100,8 @@ class OffsetMode:
     # start --------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Raises ModeRefused, LeftZooKeeper, NotMigrated, ConsumerError when it may not start in its mode."""
+        """Check whether the member may start in its mode.  Raises ModeRefused, LeftZooKeeper, NotMigrated and
+        ConsumerError."""
         mode = self._store.mode
         self._must_be_able(mode)
         self._must_not_be_left(mode)
@@ -108,7 +110,7 @@ class OffsetMode:
         except ZooKeeperAway:
             raise
         except ConsumerError as e:  # the group's node may be closed to us, while the nodes below it are not
-            self._report_once([f"where this member keeps its offsets cannot be shown: {e}"])
+            self._report_once([f"this member cannot publish its offset mode: {e}"])
         self._must_fit(mode)
         if mode == "kafka" and not self._store.copy:
             self._must_be_migrated()
@@ -150,7 +152,7 @@ class OffsetMode:
             nothing = [tp for tp, at in kafka.items() if at is NONE]
             zookeeper = self._store.zookeeper.read(self._group, nothing)
         except ConsumerError as e:  # each partition is checked once more when it is claimed
-            self._on_event(ConsumerEvent("offset", f"whether all offsets are in Kafka is not known yet: {e}"))
+            self._on_event(ConsumerEvent("offset", f"it is not known yet whether all offsets are in Kafka: {e}"))
             return
         left = sorted(tp for tp, at in zookeeper.items() if at is not NONE and not isinstance(at, FormerOffset))
         if left:
@@ -160,25 +162,24 @@ class OffsetMode:
             )
 
     def _committed(self) -> list[TopicPartition]:
-        """The partitions of this member's topics that the group has ever committed to ZooKeeper."""
+        """Return the partitions of this member's topics that the group has ever committed to ZooKeeper."""
         return committed_partitions(
             self._session, self._dialect, self._group, self._registration, self._exclude_internal
         )
 
     def _all(self) -> list[TopicPartition]:
-        """All partitions of this member's topics.  Kafka alone may have some: JVM members in dual do not write
-        ZooKeeper a position that does not move.
-        """
+        """Return all partitions of this member's topics.  Only Kafka may have some: JVM members in dual do not write
+        unmoved offsets to ZooKeeper."""
         return all_partitions(self._session, self._dialect, self._registration, self._exclude_internal)
 
     def subscribe(self, registration: Registration) -> None:
-        """This member reads other topics now."""
+        """Record that this member reads other topics now."""
         self._registration = registration
 
     # running ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Keep the node up to date, and check the others now and then."""
+        """Keep the node up to date, and check the others regularly."""
         check_at = now()
         while True:
             self._changed.wait(timeout=CHECK_S)
@@ -193,7 +194,7 @@ class OffsetMode:
             sleep(PUT_S)
 
     def _publish(self) -> bool:
-        """False: not yet, the node of our session before is still there."""
+        """Publish the mode.  Return False while the node of our former session still exists."""
         with self._put_lock:
             return self._node.put(replace(self._store.published, mode=self._published))
 
@@ -208,7 +209,7 @@ class OffsetMode:
         self._report_once(sentences)
 
     def _report_once(self, sentences: Iterable[str]) -> None:
-        """A sentence that was absent once is reported again."""
+        """Report sentences that were not reported last time; one that was absent once is reported again."""
         current = set(sentences)
         for sentence in sorted(current - self._reported):
             self._on_event(ConsumerEvent("offset", sentence))
@@ -217,7 +218,7 @@ class OffsetMode:
     # switch -------------------------------------------------------------------------------------------------------
 
     def switch(self, mode: Mode) -> None:
-        """Switch to another mode.  Raises ModeRefused, LeftZooKeeper, NotSwitched; then nothing has changed."""
+        """Switch to another mode.  Raises ModeRefused, LeftZooKeeper and NotSwitched; then nothing has changed."""
         check_step(self._store.mode, mode)
         self._must_be_able(mode)
         self._must_not_be_left(mode)
@@ -240,7 +241,7 @@ class OffsetMode:
         )
 
     def _switch(self, before: Mode, mode: Mode) -> None:
-        """With the lock of the commits held."""
+        """Switch with the lock of the commits held."""
         if before == "dual":
             self._commit_all(before, mode, "before")
             self._must_be_complete(before, mode)
@@ -282,7 +283,7 @@ class OffsetMode:
         )
 
     def _without_mode(self, mode: Mode) -> str:
-        """A clause about JVM members, whose mode is not known."""
+        """Return a clause about JVM members, whose mode is unknown."""
         if mode == "dual":
             return ""
         try:
@@ -298,9 +299,9 @@ class OffsetMode:
 def committed_partitions(
     session: ZkSession, dialect: Dialect, group: str, registration: Registration, exclude_internal: bool
 ) -> list[TopicPartition]:
-    """Partitions of existing topics that have an offset node, sorted.  A node with another name is left out.
+    """Return partitions of existing topics that have an offset node, sorted.  A node with another name is left out.
 
-    Raises ZooKeeperAway, ConsumerError.
+    Raises ZooKeeperAway and ConsumerError.
     """
     znodes = dialect.znodes
     topics = set(session.children(TOPICS) or ())
@@ -321,9 +322,9 @@ def committed_partitions(
 def all_partitions(
     session: ZkSession, dialect: Dialect, registration: Registration, exclude_internal: bool
 ) -> list[TopicPartition]:
-    """All partitions of the topics that the member reads, sorted: Kafka may hold an offset of any of them.
+    """Return all partitions of the topics that the member reads, sorted: Kafka may hold an offset of any of them.
 
-    Raises ZooKeeperAway, ConsumerError.
+    Raises ZooKeeperAway and ConsumerError.
     """
     there = set(session.children(TOPICS) or ())
     topics = streams_by_topic(registration, there, exclude_internal, LeftOut(log.debug))
@@ -331,8 +332,6 @@ def all_partitions(
         found = session.ask("read partitions", read_partitions, dialect.znodes, sorted(topics))
     except RemoteError as e:
         raise ConsumerError(f"the partitions of the topics cannot be read: {e}") from e
-    if unread := sorted(
-        there.intersection(topics) - found.keys()
-    ):  # its node makes no sense: Kafka may have offsets of it
+    if unread := sorted(there.intersection(topics) - found.keys()):  # its node is invalid: Kafka may have offsets of it
         raise ConsumerError(f"the partitions of the topics cannot be read: topic {unread[0]}: see its node")
     return sorted(TopicPartition(topic, partition) for topic, ids in found.items() for partition in ids)

@@ -17,11 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class ThreadedOffsets:
-    """A wrapper of another store, such as FileOffsets or a program's own; all its calls run in one thread, one at a
-    time.
+    """Wrapper of another store, such as FileOffsets or a program's own; all its calls run in one thread, one at a time.
 
-    What the store raises, leaves out or returns in a wrong type is a ConsumerError of commit, and Unknown for read:
-    never a position, and never counted as written.
+    An error of the store, a missing partition, or a result of the wrong type becomes a ConsumerError for commit, and
+    Unknown for read: never an offset, and never counted as written.
     """
 
     def __init__(self, store: OffsetStore, executor: ThreadExecutor) -> None:
@@ -30,7 +29,7 @@ class ThreadedOffsets:
         self._executor = executor
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """Raises ConsumerError, also for what the store raised."""
+        """Read offsets.  Raises ConsumerError, also for errors of the store."""
         wanted = list(tps)
         try:
             found: Any = self._executor.call(self._store.read, group, wanted)
@@ -40,7 +39,9 @@ class ThreadedOffsets:
             log.info("offset store %s failed", self._name, exc_info=e)
             raise ConsumerError(f"offset store {self._name} cannot be read: {type(e).__name__}: {e}") from e
         if not isinstance(found, Mapping):
-            raise ConsumerError(f"offset store {self._name} read {found!r}: a mapping of partitions is wanted")
+            raise ConsumerError(
+                f"offset store {self._name} returned {found!r} from read(): it must return a mapping of partitions"
+            )
         return {tp: self._position(tp, found.get(tp)) for tp in wanted}
 
     def _position(self, tp: TopicPartition, found: object) -> Committed:
@@ -48,7 +49,7 @@ class ThreadedOffsets:
             return found
         if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
             return found
-        return Unknown(f"offset store {self._name} has {found!r} for {tp}: a position, NONE or Unknown is wanted")
+        return Unknown(f"offset store {self._name} returned {found!r} for {tp}: it must be an offset, NONE or Unknown")
 
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
@@ -68,4 +69,4 @@ class ThreadedOffsets:
         said = results.get(tp, "nothing") if isinstance(results, Mapping) else results
         if isinstance(results, Mapping) and (said is None or isinstance(said, Exception)):
             return said
-        return ConsumerError(f"offset store {self._name} says {said!r} of {tp}, so it may not be written")
+        return ConsumerError(f"offset store {self._name} returned {said!r} for {tp}, so the offset may not be written")

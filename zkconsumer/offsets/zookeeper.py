@@ -1,8 +1,8 @@
-"""Offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the next position as decimal text, persistent.
+"""Offsets in ZooKeeper: /consumers/GROUP/offsets/TOPIC/PARTITION holds the next offset as decimal text, persistent.
 
-Each write names the version of the node that this member last read or wrote, so that a foreign write in between is a
-ForeignWrite, and not overwritten.  A position that is already there is not written again (KAFKA-987), unless it is a
-FormerOffset: the same number written now is a position of today's topic.
+Each write names the version of the node that this member last read or wrote, so that another writer's change in between
+is a ForeignWrite, and not overwritten.  An offset that is already there is not written again (KAFKA-987), unless it is
+a FormerOffset: the same number written now is an offset of today's topic.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zkconsumer.session.zksession import ZkSession
 
 
 class ZookeeperOffsets:
-    """The offset store of the JVM consumer's default, `offsets.storage=zookeeper`."""
+    """Offset store for the JVM consumer's default, `offsets.storage=zookeeper`."""
 
     def __init__(
         self,
@@ -32,10 +32,9 @@ class ZookeeperOffsets:
         read_from: Callable[[TopicPartition], TopicCreation | None] = lambda tp: None,
         may_be_recreated: Callable[[str], bool] = lambda topic: False,
     ) -> None:
-        """creations           when topics were created, as ZooKeeper says now; those that are not there are left out
-        read_from           the topic whose log a position that is committed belongs to; None: not known
-        may_be_recreated    whether a topic may have been deleted since that was read
-        """
+        """creations: when topics were created, from ZooKeeper now; missing topics are left out.  read_from: the topic
+        whose log a committed offset belongs to; None: unknown.  may_be_recreated: True if a topic may have been deleted
+        since that was read."""
         self._session = session
         self._znodes = znodes
         self._creations = creations
@@ -45,7 +44,7 @@ class ZookeeperOffsets:
         self._former: set[str] = set()  # paths of nodes that hold a FormerOffset
 
     def read(self, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The committed positions; that of a node that is closed to us is Unknown.  Raises ZooKeeperAway."""
+        """Return the committed offsets; that of a node that is closed to us is Unknown.  Raises ZooKeeperAway."""
         paths = {tp: self._znodes.offset(group, tp) for tp in tps}
         closed: Closed = {}
         found = self._session.read(paths.values(), closed=closed)
@@ -62,8 +61,8 @@ class ZookeeperOffsets:
         return positions | unknown
 
     def deleted(self, group: str, tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Return those whose node this member read or wrote, and that is not there any more: the next commit writes it
-        again, also where nothing has moved.  Raises ZooKeeperAway."""
+        """Return partitions whose node this member read or wrote, and that does not exist any more: the next commit
+        writes it again, even if nothing has moved.  Raises ZooKeeperAway."""
         paths = {path: tp for tp in tps if (path := self._znodes.offset(group, tp)) in self._seen}
         gone = [path for path, node in self._session.stat(paths).items() if node is None]
         for path in gone:
@@ -79,9 +78,10 @@ class ZookeeperOffsets:
     def commit(
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
-        """Write what moved.  After a ForeignWrite, a second call by a caller that still owns the partition writes ours.
+        """Write offsets that moved.  After a ForeignWrite, a second call by a caller that still owns the partition
+        overwrites it.
 
-        A position of a deleted log is not written (TopicGone): a write now would make it one of today's log.
+        An offset of a deleted log is not written (TopicGone): a write now would make it one of today's log.
         """
         session_id = self._session.session_id
         paths = {tp: self._znodes.offset(group, tp) for tp in positions}
@@ -91,7 +91,7 @@ class ZookeeperOffsets:
             positions = {tp: at for tp, at in positions.items() if tp not in gone}
             paths = {tp: paths[tp] for tp in positions}
             self._learn([path for path in paths.values() if path not in self._seen], session_id)
-            lease.check(clocks.moment())  # also where nothing moved
+            lease.check(clocks.moment())  # even if nothing moved
             wanted = {paths[tp]: at for tp, at in positions.items()}
             outcomes = self._write(wanted, session_id, before=lambda: lease.check(clocks.moment()))
             changed = [path for path, outcome in outcomes.items() if outcome is not WriteOutcome.DONE]
@@ -109,7 +109,8 @@ class ZookeeperOffsets:
         return result
 
     def _gone(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, TopicGone]:
-        """Those whose topic was deleted since their reading began, also where there is a new one of that name."""
+        """Return partitions whose topic was deleted since their reading began, even if a new one of that name
+        exists."""
         suspects = {topic for topic in {tp.topic for tp in positions} if self._may_be_recreated(topic)}
         if not suspects:
             return {}
@@ -126,9 +127,9 @@ class ZookeeperOffsets:
                 self._remember(path, node)
 
     def _write(self, wanted: Mapping[str, int], session_id: int | None, before: Before) -> dict[str, WriteOutcome]:
-        """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS after a foreign write.
+        """Set nodes that exist, create the others; CHANGED, MISSING or EXISTS after another writer's change.
 
-        before: called before each window of writes, since the one before it was waited for.
+        before: called before each window of writes, since waiting for the previous window may take long.
         """
         moved = {path: b"%d" % at for path, at in wanted.items() if not self._holds(path, at)}
         known = {path: self._seen[path].version for path in moved if path in self._seen}
@@ -160,5 +161,5 @@ class ZookeeperOffsets:
 
 
 def position(path: str, node: Node | None) -> Committed:
-    """What an offset node says; NONE where there is none."""
+    """Return the content of an offset node; NONE if it does not exist."""
     return NONE if node is None else position_of(path, node.data)

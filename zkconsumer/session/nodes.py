@@ -1,4 +1,4 @@
-"""ZooKeeper nodes in bulk, with their stat: thousands of requests are sent before the first response is waited for.
+"""ZooKeeper nodes in bulk, with their stat: sends thousands of requests before it waits for the first response.
 
 A node that vanished in between is None.  kazoo's exceptions are translated by ZkSession.ask.
 """
@@ -15,15 +15,15 @@ from kazoo.exceptions import BadVersionError, KazooException, NoAuthError, NoNod
 from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
-WRITES_PER_TRANSACTION = 100  # a request may have 1 MB
+WRITES_PER_TRANSACTION = 100  # a request may have at most 1 MB
 VERSION = re.compile(r"Zookeeper version: (\d{1,9})\.(\d{1,9})", re.ASCII)
-MAX_IN_FLIGHT = 2000  # requests: more only fill buffers, and ZooKeeper reads no more than 1,000
+MAX_IN_FLIGHT = 2000  # requests: more would only fill buffers, and ZooKeeper reads no more than 1,000
 
 T = TypeVar("T")
 
 
 class Read(NamedTuple):
-    """A node as read.  owner: the session of an ephemeral one, 0 for a persistent one."""
+    """A node as read.  owner: the session of an ephemeral node, 0 for a persistent one."""
 
     data: bytes
     version: int
@@ -36,9 +36,9 @@ class Read(NamedTuple):
 
 
 def read_nodes(session: ZkSession, paths: Iterable[str], closed: Closed | None = None) -> dict[str, Read | None]:
-    """The nodes, by path.  Raises ZooKeeperAway.
+    """Return the nodes by path.  Raises ZooKeeperAway.
 
-    closed: filled with the nodes that are closed to us, which are left out; without it they are NodeClosed.
+    closed: filled with the nodes that are closed to us, which are left out; without it NodeClosed is raised.
     """
     return _asked(session, "read", paths, _get, closed)
 
@@ -46,12 +46,12 @@ def read_nodes(session: ZkSession, paths: Iterable[str], closed: Closed | None =
 def list_children(
     session: ZkSession, paths: Iterable[str], closed: Closed | None = None
 ) -> dict[str, list[str] | None]:
-    """Names below each path, sorted; None where the node is not there.  closed: as of read_nodes."""
+    """Return the names below each path, sorted; None if the node does not exist.  For closed, see read_nodes."""
     return _asked(session, "list", paths, _children, closed)
 
 
 def delete_nodes(session: ZkSession, versions: Mapping[str, int]) -> dict[str, WriteOutcome]:
-    """Delete nodes of these versions (-1: any): EXISTS where one has children."""
+    """Delete nodes of these versions (-1: any); EXISTS for a node with children."""
     return session.ask("delete nodes", _deletes, versions)
 
 
@@ -63,7 +63,7 @@ def write_nodes(
 ) -> dict[str, WriteOutcome]:
     """Create, set (data, version) and delete (version) nodes; their folders must exist.
 
-    A hundred writes are one transaction, which costs as much as one write; where one of them is not as expected the
+    A hundred writes are one transaction, which costs as much as one write; if one of them meets an unexpected node, the
     transaction fails, and its writes are repeated one by one.  ZooKeeper 3.3 has no transactions: one by one there.
     """
     steps = [*((path, "create") for path in fresh), *((path, "set") for path in moved), *((p, "delete") for p in gone)]
@@ -82,7 +82,7 @@ def _together(
     moved: Mapping[str, tuple[bytes, int]],
     gone: Mapping[str, int],
 ) -> set[str]:
-    """Write in transactions, pipelined; returns the paths that are not written."""
+    """Write in transactions, pipelined; return the paths that are not written."""
     if not _takes_transactions(client):
         return {path for path, _ in steps}
     asked = []
@@ -104,11 +104,11 @@ def _together(
 
 
 def _takes_transactions(client: Any) -> bool:
-    """True unless the server says that it is ZooKeeper 3.3 or older.
+    """Return True unless the server says that it is ZooKeeper 3.3 or older.
 
-    Kafka 0.7 and 0.8.0 came with 3.3.  It drops a transaction without an answer (ZOOKEEPER-965), and the responses that
-    follow no longer match their requests.  A server that does not tell its release is a later one, where these commands
-    have to be allowed.
+    Kafka 0.7 and 0.8.0 came with 3.3.  It drops a transaction without a response (ZOOKEEPER-965), and the responses
+    that follow no longer match their requests.  A server that does not report its release is a later one, in which
+    these commands must be allowed.
     """
     try:
         said = VERSION.search(client.command(b"srvr"))
@@ -140,7 +140,7 @@ def _many(
     call: Callable[[Any, str], tuple[Any, Callable[[Any], T]]],
     found: dict[str, T | None],
 ) -> list[str]:
-    """Fill in what was found at each path; return the paths of nodes that are closed to us."""
+    """Fill in the results by path; return the paths of nodes that are closed to us."""
     closed: list[str] = []
     for some in _slices(paths):
         asked = [(path, *call(client, path)) for path in some]

@@ -1,8 +1,7 @@
-"""Reads and writes of ZooKeeper nodes, pipelined and typed: kazoo's futures and exceptions stop here.
+"""Reads and writes of ZooKeeper nodes, pipelined and typed; hides kazoo's futures and exceptions.
 
 Each call takes many nodes at once and sends WINDOW requests before it waits for the first response.  The result of a
-write is a WriteOutcome, not an exception; a connection that is lost meanwhile is ZooKeeperAway: the outcome is
-unknown.
+write is a WriteOutcome, not an exception; a connection that is lost meanwhile is ZooKeeperAway: the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -27,20 +26,21 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from zkconsumer.errors import ConsumerError, NodeClosed, ZooKeeperAway
 
-WINDOW = 200  # kazoo answers in order: a heartbeat waits for the requests before it, and must not wait for thousands
+WINDOW = 200  # kazoo answers in order, and a heartbeat must not wait for thousands of requests
 
 GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 
 T = TypeVar("T")
 Before = Callable[[], object]  # called before each window of requests; what it raises goes to the caller, unsent
-Closed = dict[str, str]  # filled by a read with the nodes that are closed to us: why, by path
+Closed = dict[str, str]  # filled by a read with the nodes that are closed to us: path -> reason
 Watch = Callable[[str, bool], None]  # path, and whether the node itself changed (False: only the connection did)
 
 
 class Node(NamedTuple):
-    """A znode as read.  owner is the session id of an ephemeral node, 0 for a persistent one.
+    """A znode as read.  owner: the session id of an ephemeral node, 0 for a persistent one.
 
-    czxid, ctime_ms: its creation; mzxid, mtime_ms: the last write of its data.  0 where a node is known by our write.
+    czxid, ctime_ms: its creation; mzxid, mtime_ms: the last write of its data; 0 if the node is known from our own
+    write.
     """
 
     data: bytes
@@ -58,11 +58,11 @@ class WriteOutcome(enum.Enum):
     DONE = "done"
     EXISTS = "exists"
     MISSING = "missing"
-    CHANGED = "changed"  # the version was another one
+    CHANGED = "changed"  # the node has another version
 
 
 class ZkCalls:
-    """Calls of a session.  session_id names the session they belong to: on another one they are refused."""
+    """Calls of a session.  session_id names the session they belong to: in another one they are refused."""
 
     hosts: str
 
@@ -70,11 +70,11 @@ class ZkCalls:
         self._watches: dict[Watch, Callable[[Any], None]] = {}
 
     def _connected(self, session_id: int | None) -> Any:
-        """The kazoo client.  Raises ZooKeeperAway unless that session (None: any) is CONNECTED."""
+        """Return the kazoo client.  Raises ZooKeeperAway unless that session (None: any) is CONNECTED."""
         raise ZooKeeperAway("there is no session")
 
     def ask(self, what: str, fn: Callable[..., T], *args: Any) -> T:
-        """fn(kazoo client, *args), for reads that are written against kazoo (kafkawire.cluster.zookeeper)."""
+        """Return fn(kazoo client, *args), for reads that are written against kazoo (kafkawire.cluster.zookeeper)."""
         client = self._connected(None)
         try:
             return fn(client, *args)
@@ -84,7 +84,7 @@ class ZkCalls:
             raise self._refused(what, e) from e
 
     def _watcher(self, watch: Watch | None) -> Callable[[Any], None] | None:
-        """kazoo's form of a watch; the same object for the same watch, so that kazoo keeps one per path."""
+        """Return kazoo's form of a watch; the same object for the same watch, so that kazoo keeps one per path."""
         if watch is None:
             return None
         if watch not in self._watches:
@@ -96,7 +96,7 @@ class ZkCalls:
         return self._watches[watch]
 
     def _answer(self, what: str, result: Any) -> Any:
-        """The response of one call, or the kazoo exception that refuses it; a lost session is ZooKeeperAway."""
+        """Return the response of one call, or the kazoo exception that refuses it; a lost session is ZooKeeperAway."""
         try:
             return result.get()
         except (NoNodeError, NodeExistsError, BadVersionError) as e:
@@ -129,11 +129,10 @@ class ZkCalls:
         before: Before = lambda: None,
         closed: Closed | None = None,
     ) -> dict[str, Any]:
-        """All responses, by path; ask(client, path) sends one request.  A window is always waited for as a whole, so
-        that no request is left in flight when one says that the session was lost; after that no other window is sent.
-        A node that is closed to us does not keep the others from being read: it is left out where `closed` is given,
-        else the first one is raised at the end.
-        """
+        """Return all responses by path; ask(client, path) sends one request.  A window is always waited for as a whole,
+        so that no request is left in flight when one reports that the session was lost; then no further window is sent.
+        A node that is closed to us does not keep the others from being read: it is left out if `closed` is given,
+        otherwise the first such error is raised at the end."""
         answers: dict[str, Any] = {}
         waiting = list(paths)
         failed: ConsumerError | None = None
@@ -161,7 +160,7 @@ class ZkCalls:
         return answers
 
     def children(self, path: str, watch: Watch | None = None, session_id: int | None = None) -> list[str] | None:
-        """Names below path, unsorted; None when it is not there (then nothing is watched)."""
+        """Return the names below path, unsorted; None if it does not exist (then nothing is watched)."""
         client = self._connected(session_id)
         found = self._answer(f"list {path}", client.get_children_async(path, self._watcher(watch)))
         return None if isinstance(found, NoNodeError) else list(found)
@@ -169,7 +168,7 @@ class ZkCalls:
     def lists(
         self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
     ) -> dict[str, list[str] | None]:
-        """Names below each path, pipelined; None for one that is not there (then nothing is watched)."""
+        """Return the names below each path, pipelined; None for one that does not exist (then nothing is watched)."""
         watcher = self._watcher(watch)
         answers = self._gather("list", session_id, paths, lambda client, path: client.get_children_async(path, watcher))
         return {path: None if isinstance(found, NoNodeError) else list(found) for path, found in answers.items()}
@@ -181,9 +180,9 @@ class ZkCalls:
         session_id: int | None = None,
         closed: Closed | None = None,
     ) -> dict[str, Node | None]:
-        """The nodes, pipelined; None for one that is not there (then nothing is watched).
+        """Return the nodes, pipelined; None for one that does not exist (then nothing is watched).
 
-        closed: filled with the nodes that are closed to us, which are left out; without it they are NodeClosed.
+        closed: filled with the nodes that are closed to us, which are left out; without it NodeClosed is raised.
         """
         watcher = self._watcher(watch)
         answers = self._gather(
@@ -197,7 +196,7 @@ class ZkCalls:
     def stat(
         self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
     ) -> dict[str, Node | None]:
-        """Like read, without data, and a watch also waits for a node that is not there."""
+        """Return the nodes without data; a watch also waits for a node that does not exist."""
         watcher = self._watcher(watch)
         answers = self._gather("stat", session_id, paths, lambda client, path: client.exists_async(path, watcher))
         return {
@@ -235,8 +234,8 @@ class ZkCalls:
             for name in path.strip("/").split("/"):
                 so_far += "/" + name
                 client = self._connected(session_id)
-                acl = OPEN_ACL_UNSAFE if so_far == f"/{name}" else None  # None: as the session's other nodes
-                self._answer(f"create {so_far}", client.create_async(so_far, b"", acl=acl))  # there already: fine
+                acl = OPEN_ACL_UNSAFE if so_far == f"/{name}" else None  # None: the default of the session's nodes
+                self._answer(f"create {so_far}", client.create_async(so_far, b"", acl=acl))  # an existing node is fine
 
     def write(
         self,
@@ -244,7 +243,7 @@ class ZkCalls:
         session_id: int | None = None,
         before: Before = lambda: None,
     ) -> dict[str, WriteOutcome | int]:
-        """Set (data, expected version) of nodes, pipelined; the new version, or MISSING or CHANGED."""
+        """Set (data, expected version) of nodes, pipelined; return the new version, or MISSING or CHANGED."""
 
         def ask(client: Any, path: str) -> Any:
             data, version = nodes[path]
@@ -256,8 +255,8 @@ class ZkCalls:
         }
 
     def replace(self, path: str, version: int, data: bytes, session_id: int | None = None) -> WriteOutcome:
-        """Delete an ephemeral node of the expected version and create it with other data, pipelined: watches
-        on the children of its parent fire, which other data alone would not do.  CHANGED, MISSING: as it was."""
+        """Delete an ephemeral node of the expected version and create it with other data, pipelined: this fires watches
+        on the children of its parent, which new data alone would not do.  CHANGED, MISSING: nothing was changed."""
         client = self._connected(session_id)
         gone, made = client.delete_async(path, version=version), client.create_async(path, data, ephemeral=True)
         outcome = _outcome(self._answer(f"delete {path}", gone))
@@ -265,7 +264,7 @@ class ZkCalls:
         return outcome if outcome is not WriteOutcome.DONE else created
 
     def delete(self, nodes: Mapping[str, int], session_id: int | None = None) -> dict[str, WriteOutcome]:
-        """Delete nodes of the expected version, pipelined; MISSING or CHANGED when they are not as expected."""
+        """Delete nodes of the expected version, pipelined; MISSING or CHANGED if they are not as expected."""
 
         def ask(client: Any, path: str) -> Any:
             return client.delete_async(path, version=nodes[path])

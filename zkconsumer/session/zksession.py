@@ -1,19 +1,19 @@
-"""ZooKeeper session of one connector, and the lease that bounds how long it is believed.  Keeps kazoo behind types.
+"""ZooKeeper session of one connector, and the lease that limits how long it is trusted.  Keeps kazoo behind types.
 
     CONNECTED  ask, claim, commit
-    SUSPENDED  the session may still live: read on until the lease is over, commit nothing, claim nothing
+    SUSPENDED  the session may still live: keep reading until the lease is over, commit nothing, claim nothing
     LOST       our id and our claims are gone and others may own our partitions: drop everything, register again
 
-The lease has a heartbeat of its own, because kazoo says LOST only once it is connected again, and keeps the session
-time-out it asked for, not the one the server granted.  A heartbeat proves that the session was alive when it was
-*sent*: the server starts counting again on receipt.  It is a `sync`, which the leader answers.  A read or a ping proves
+The lease has its own heartbeat, because kazoo reports LOST only once it is connected again, and keeps the session
+timeout it requested, not the one the server granted.  A heartbeat proves that the session was alive when it was *sent*:
+the server starts counting again on receipt.  It is a `sync`, which the leader answers.  A read or a ping proves
 nothing: a follower that lost its leader answers them for syncLimit ticks, 10 s by ZooKeeper's sample file, while the
-majority ends the session (FinalRequestProcessor, Learner).  When the lease ends, `on_fence` is called by a timer of our
-own, once per lapse.  Timers stand still while the machine is suspended: so the clocks are looked at each LOOK_S, and
-after a jump of one a heartbeat is sent at once.
+majority ends the session (FinalRequestProcessor, Learner).  When the lease ends, our own timer calls `on_fence`, once
+per lapse.  Timers stop while the machine is suspended: so the clocks are compared every LOOK_S, and after a jump a
+heartbeat is sent at once.
 
-Nothing is ever queued: a call made while not CONNECTED would run on the *next* session, so each call names the session
-it belongs to and is refused (ZooKeeperAway) when that one is not connected.
+Nothing is ever queued: a call made while not CONNECTED would run in the *next* session, so each call names the session
+it belongs to and is refused (ZooKeeperAway) if that one is not connected.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from zkconsumer.session.zkcalls import ZkCalls
 
 log = logging.getLogger(__name__)
 
-RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us away long after ZooKeeper is back
-BEATS_PER_TIMEOUT = 12  # a 6 s session beats each 0.5 s
-SILENT = 2 / 3  # of the time-out: as kazoo gives up a connection on which it sends nothing
-LOOK_S = 0.1  # between two looks at the clocks
+RECONNECT_MAX_S = 0.5  # kazoo's 60 s would keep us disconnected long after ZooKeeper is back
+BEATS_PER_TIMEOUT = 12  # a 6 s session sends a heartbeat every 0.5 s
+SILENT = 2 / 3  # fraction of the timeout after which kazoo gives up a connection on which it sends nothing
+LOOK_S = 0.1  # interval between checks of the clocks
 WAITING = "%s: nothing is delivered, sent or committed until %s answers a heartbeat; a clock jumped by %.1f s"
-CLOSE_S = 1.5  # how long closing the session may take when ZooKeeper does not answer; twice at worst
-NO_SESSION_CLOSE_S = 0.1  # the same where there was never a session
+CLOSE_S = 1.5  # longest time for closing the session if ZooKeeper does not answer; at worst twice
+NO_SESSION_CLOSE_S = 0.1  # likewise if there was never a session
 
 
 class SessionState(enum.Enum):
@@ -63,7 +63,7 @@ class SessionState(enum.Enum):
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's connection, remembering the session time-out the server granted (2 to 20 of its ticks)."""
+    """kazoo's connection, which remembers the session timeout that the server granted (2 to 20 of its ticks)."""
 
     negotiated_s = 0.0
     trouble = ""  # why the last try to connect failed
@@ -75,17 +75,17 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         except Exception as e:
             self.trouble = str(e.__context__ or e) or type(e).__name__
             raise
-        self.negotiated_s = read_ms * 3 / 2 / 1000  # kazoo reads with two thirds of it
+        self.negotiated_s = read_ms * 3 / 2 / 1000  # kazoo reads with two thirds of the timeout
         return read_ms, connect_ms
 
     def drop(self) -> None:
-        """Close the socket of a connection on which nothing arrives; kazoo goes on to the next server."""
+        """Close the socket of a connection without responses; kazoo tries the next server."""
         if self._socket is not None:
             with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
 
     def abandon(self) -> None:
-        """End the connection's greenlet without waiting for an answer that will not come."""
+        """End the connection's greenlet without waiting for a response that will not come."""
         if self._connection_routine is not None:
             self._connection_routine.kill(block=False)
             self._connection_routine = None
@@ -93,7 +93,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
 
 
 class ZkSession(ZkCalls):
-    """One ZooKeeper session after the other, for one connector; all calls are made in the hub.
+    """Successive ZooKeeper sessions of one connector; all calls are made in the hub.
 
     connect is `host:port,host:port/chroot`.  on_state(SessionState) and on_fence() must not block: they set flags.
     """
@@ -115,7 +115,7 @@ class ZkSession(ZkCalls):
         self.hosts = connect.partition("/")[0]
         self.lease = lease
         self.state = SessionState.LOST
-        self.fenced = True  # no lease yet
+        self.fenced = True  # True while there is no lease
         self._connection_timeout_s = connection_timeout_ms / 1000
         self._session_timeout_s = session_timeout_ms / 1000
         self._tasks = tasks
@@ -126,12 +126,12 @@ class ZkSession(ZkCalls):
         self._handler: Any = None
         self._wake_beat = Event()
         self._wake_fence = Event()
-        self._unanswered = 0  # heartbeats in a row
+        self._unanswered = 0  # consecutive unanswered heartbeats
 
     # start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Connect.  Raises Unreachable, ChrootMissing or ConsumerError; nothing is created."""
+        """Connect.  Raises Unreachable, ChrootMissing or ConsumerError; creates nothing."""
         tls = self._access.tls
         try:
             self._handler = handler = kazoo_handler(tls.context(tls_context) if tls is not None else None)
@@ -186,12 +186,12 @@ class ZkSession(ZkCalls):
             raise Unreachable(f"ZooKeeper at {self.hosts} connected but does not answer{self._trouble(': ')}")
 
     def _trouble(self, begins: str) -> str:
-        """Why the last try to connect failed, as the end of a sentence; "": it did not."""
+        """Return why the last try to connect failed, as the end of a sentence, or ""."""
         trouble = self._client._connection.trouble if self._client is not None else ""
         return f"{begins}{trouble}" if trouble else ""
 
     def close(self) -> None:
-        """End the session: ephemeral nodes vanish with it.  Takes at most CLOSE_S when ZooKeeper does not answer."""
+        """End the session: ephemeral nodes vanish with it.  Takes at most CLOSE_S if ZooKeeper does not answer."""
         client, self._client = self._client, None
         if client is None:
             return
@@ -205,7 +205,9 @@ class ZkSession(ZkCalls):
             pass  # logged below
         if not client._connection.connection_stopped.is_set():
             if had_one:
-                log.warning("ZooKeeper at %s did not answer our goodbye; the session ends by its time-out", self.hosts)
+                log.warning(
+                    "ZooKeeper at %s did not answer the close request; the session ends by its time-out", self.hosts
+                )
             client._connection.abandon()
             with deadline(CLOSE_S):
                 self._handler.stop()
@@ -217,7 +219,7 @@ class ZkSession(ZkCalls):
 
     @property
     def session_id(self) -> int | None:
-        """The session's id while CONNECTED, as `ephemeralOwner` shows it."""
+        """Return the session's id while CONNECTED, as `ephemeralOwner` shows it."""
         if self._client is None or self._client.client_id is None:
             return None
         found: int | None = self._client.client_id[0]
@@ -225,13 +227,13 @@ class ZkSession(ZkCalls):
 
     @property
     def negotiated_s(self) -> float:
-        """The session time-out that the server granted, in seconds."""
+        """Return the session timeout that the server granted, in seconds."""
         return float(self._client._connection.negotiated_s) if self._client is not None else 0.0
 
     # the lease ----------------------------------------------------------------------------------------------------
 
     def _kazoo_state(self, state: str) -> None:
-        """Called by kazoo in its connection's greenlet: flags only."""
+        """Handle kazoo's state in its connection's greenlet: only set flags."""
         self.state = {KazooState.CONNECTED: SessionState.CONNECTED, KazooState.SUSPENDED: SessionState.SUSPENDED}.get(
             state, SessionState.LOST
         )
@@ -244,17 +246,16 @@ class ZkSession(ZkCalls):
         self._on_state(self.state)
 
     def _beat(self) -> None:
-        """Send a heartbeat each twelfth of the session time-out; several may be in flight (a slow server is not
-        dead).
+        """Send a heartbeat each twelfth of the session timeout; several may be in flight (a slow server is not dead).
 
-        After SILENT of the time-out without an answer the connection is dropped.  kazoo would keep it: it pings only
-        after a while in which it sent nothing.  Heartbeats are counted, since answers may wait in the socket of a
+        After SILENT of the timeout without a response the connection is dropped.  kazoo would keep it: it only pings
+        after a while in which it sent nothing.  Heartbeats are counted, since responses may wait in the socket of a
         process that was stopped.
         """
         while self._client is not None:
             if self.session_id is not None:
                 if self._unanswered >= BEATS_PER_TIMEOUT * SILENT:
-                    log.warning("ZooKeeper at %s answers nothing; connecting to the next server", self.hosts)
+                    log.warning("ZooKeeper at %s does not answer; connecting to the next server", self.hosts)
                     self._unanswered = 0
                     self._client._connection.drop()
                 self._unanswered += 1
@@ -262,7 +263,7 @@ class ZkSession(ZkCalls):
                 try:
                     answer = self._client.sync_async("/")
                 except KazooException:
-                    pass  # closed in between; the next turn of the loop sees it
+                    pass  # closed in between; the next turn of the loop notices it
                 else:
                     answer.rawlink(partial(self._beaten, sent))
             self._wake_beat.clear()
@@ -278,7 +279,7 @@ class ZkSession(ZkCalls):
         self._wake_fence.set()
 
     def _guard(self) -> None:
-        """Fence when the lease ends, also while kazoo only says SUSPENDED."""
+        """Fence when the lease ends, even while kazoo only reports SUSPENDED."""
         while self._client is not None:
             self._wake_fence.clear()
             if self.fenced:

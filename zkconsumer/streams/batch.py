@@ -3,11 +3,11 @@
     for batch in stream.batches():
         for offset, value in zip(batch.offsets, batch.values): ...
 
-Row i is one message: offsets[i], keys[i], values[i], timestamps_ms[i].  A column is made into a list when it is first
-read; a column that is not read costs nothing.
+Row i is one message: offsets[i], keys[i], values[i], timestamps_ms[i].  A column becomes a list when it is first read;
+a column that is not read costs nothing.
 
-A set is delivered in pieces of about 256 KB: what is made of them then lies in the processor's cache, and in memory
-that was just free, when its user reads it.  Whole sets: stream.sets() and MessageSet.index().
+A set is delivered in pieces of about 256 KB: their columns are then in the processor's cache, and in recently freed
+memory, when the user reads them.  For whole sets, use stream.sets() and MessageSet.index().
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from zkconsumer.streams.observer import SafeObserver
 
 
 class Batch:
-    """One or more messages of one partition, in order.  Done when the next batch is asked for, or at ack().
+    """One or more messages of one partition, in order.  Done when the next batch is requested, or at ack().
 
-    resume_at is where the next batch begins: the position to commit once all of this one is done.
+    resume_at is where the next batch begins: the offset to commit once all of this one is done.
     """
 
     __slots__ = ("_columns", "_keys", "_offsets", "_ticket", "_timestamps_ms", "_values", "resume_at", "tp")
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def timestamps_ms(self) -> list[int | None]:
-        """Milliseconds since 1970; None where the stored format has no time (0.8 and 0.9)."""
+        """Return milliseconds since 1970; None if the stored format has no time (0.8 and 0.9)."""
         if self._timestamps_ms is None:
             stamps = self._columns.timestamps_ms
             self._timestamps_ms = [None] * len(self) if stamps is None else [ms if ms >= 0 else None for ms in stamps]
@@ -78,7 +78,7 @@ class Batch:
         return len(self._columns)
 
     def ack(self) -> None:
-        """All of it is done.  From any thread; a second call changes nothing."""
+        """Acknowledge the whole batch, from any thread; a second call changes nothing."""
         self._ticket.done()
 
     def __repr__(self) -> str:
@@ -86,10 +86,10 @@ class Batch:
 
 
 class BatchReader:
-    """The batches of one stream; its user has one at a time.
+    """Batches of one stream; its user has one at a time.
 
-    next_set   the next set that may be delivered; what it raises comes out of next()
-    on_ack     only Batch.ack() says that a batch is done
+    next_set   returns the next set that may be delivered; next() raises its errors
+    on_ack     only Batch.ack() marks a batch as done
     observer   called with the columns of each batch
     """
 
@@ -104,13 +104,13 @@ class BatchReader:
         self._check_crcs = check_crcs
         self._on_ack = on_ack
         self._observer = observer
-        self._set: DeliveredSet | None = None  # the set that is delivered, as long as there may be more of it
+        self._set: DeliveredSet | None = None  # set that is delivered, as long as it may have more batches
         self._pieces: Iterator[Columns] = iter(())
-        self._ticket: DeliveryTicket | None = None  # of the batch that the user has
-        self._damage: tuple[DeliveredSet, int, CorruptMessage] | None = None  # what comes behind it
+        self._ticket: DeliveryTicket | None = None  # ticket of the batch that the user has
+        self._damage: tuple[DeliveredSet, int, CorruptMessage] | None = None  # damage behind that batch
 
     def next(self) -> Batch:
-        """The next batch; the one before is done."""
+        """Return the next batch; the previous one is done."""
         self._finish_batch()
         while True:
             if self._set is None:
@@ -121,25 +121,25 @@ class BatchReader:
                 return batch
 
     def _next_of(self, delivered: DeliveredSet) -> Batch | None:
-        """The next batch of a set; None: there is none in the next piece, or nothing more of it may be delivered."""
+        """Return the next batch of a set; None if the next piece has none, or nothing more of it may be delivered."""
         reached = delivered.done_to
         try:
             columns = next(self._pieces, None)
             if columns is not None:
                 return self._batch(delivered, columns)
-        except BaseException:  # ctrl-C, no memory: the ticket of the next piece would cover this one
+        except BaseException:  # ctrl-C, no memory: otherwise the ticket of the next piece would cover this one
             self._give_back(delivered, reached)
             raise
         self._end_set()
         return None
 
     def _batch(self, delivered: DeliveredSet, columns: Columns) -> Batch | None:
-        """A piece as a batch; None: it is empty, or may not be delivered."""
+        """Return a piece as a batch; None if it is empty, or may not be delivered."""
         if self._observer is not None:
             self._observer.batch(delivered.message_set.tp, columns)
         at, damage = max(columns.resume_at, delivered.done_to), columns.damage
         first = delivered.done_to == delivered.message_set.start
-        delivered.delivered_to = at  # before the check: a thread that closes reads it after
+        delivered.delivered_to = at  # before the check: a thread that closes reads it afterwards
         if not delivered.may_deliver():
             self._end_set()
             return None
@@ -159,7 +159,7 @@ class BatchReader:
         return None
 
     def _give_back(self, delivered: DeliveredSet, reached: int) -> None:
-        """A piece could not be handed out: from `reached` on the set is fetched again."""
+        """Return a piece that could not be handed out: the set is fetched again from `reached`."""
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             ticket.cut(ticket.begin)
@@ -168,18 +168,19 @@ class BatchReader:
         self._set = self._damage = None
 
     def leave(self) -> None:
-        """The user asks for something else: its batch is done, and the rest of the set is fetched again."""
+        """Handle that the user changes the style of reading: its batch is done, and the rest of the set is fetched
+        again."""
         self._finish_batch()
         if self._set is not None:
             self._end_set()
 
     def done(self) -> None:
-        """The batch that the user has is done, though no other was asked for; with on_ack only ack() says so."""
+        """Mark the user's batch as done, though no other was requested; with on_ack only ack() does so."""
         if self._ticket is not None and not self._on_ack:
             self._ticket.done()
 
     def give_up(self) -> None:
-        """The user will not come back: its batch is not done, unless it is acknowledged."""
+        """Handle that the user will not come back: its batch is not done, unless it is acknowledged."""
         if self._set is not None:
             self._end_set()
         if self._ticket is not None and not self._on_ack:
@@ -199,12 +200,12 @@ class BatchReader:
     def _end_set(self) -> None:
         if self._set is not None:
             self._set.cursor.end_iteration(self._set, finished=False)
-            self._set = None  # last: an interrupt before it is followed by another try
+            self._set = None  # at the end: after an interrupt before it, another try follows
 
     def _report_damage(self) -> None:
-        """The set is fetched again from the damage on."""
+        """Report the damage, so that the set is fetched again from there."""
         if self._damage is not None:
             delivered, at, damage = self._damage
             if delivered.cursor.end_delivery(delivered, at):
                 delivered.cursor.on_corrupt(delivered.cursor, at, damage)
-            self._damage = None  # last: an interrupt before it is followed by another try
+            self._damage = None  # at the end: after an interrupt before it, another try follows

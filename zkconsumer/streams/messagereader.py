@@ -1,7 +1,7 @@
 """Iteration of a stream message by message: a chain of the sets of the stream.
 
-The only Python code between a set and its reader is the check whether a message may still be delivered.  Who asks is
-looked at before the chain is touched: a chain that two threads are in ends the interpreter.
+The only Python code between a set and its reader is the check whether a message may still be delivered.  The calling
+thread is checked before the chain is touched: two threads in one chain would crash the interpreter.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from zkconsumer.streams.onereader import OneReader
 NO_EPOCH = -1  # an epoch that no cursor has
 NOTHING: dict[None, Message] = {}
 
-Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> what takes its place; not called for None
+Decoder = Callable[[str, bytes], object]  # (topic, key or value) -> its replacement; not called for None
 
 
 class MessageReader:
-    """The message iterator of one stream; used in its reader's thread.
+    """Message iterator of one stream; used in its reader's thread.
 
-    reader        who reads the stream
+    reader        the stream's reader
     before_next   called before each set, in the reader's thread: the user asks for messages; raises the first of errors
-    next_set      the next set that may be delivered; what it raises comes out of the iterator
+    next_set      returns the next set that may be delivered; the iterator raises its errors
     errors        errors to raise before the next message
     observer      called with each message before its decoders
     """
@@ -57,14 +57,14 @@ class MessageReader:
         self._on_ack = on_ack
         self._decoders = decoders if decoders != (None, None) else None
         self._observer = observer
-        self._set: DeliveredSet | None = None  # the set that is iterated
+        self._set: DeliveredSet | None = None  # set that is iterated
         self._rest: Iterator[Message] | None = None  # of that set, where an error had to be raised between two messages
-        self._through = False  # all of it was delivered
-        self._over = True  # the chain has ended, or was never begun
+        self._through = False  # True if all of it was delivered
+        self._over = True  # True if the chain has ended, or was never begun
         self._messages: Iterator[Message] = iter(())
 
     def messages(self) -> Iterator[Message]:
-        """The same iterator at each call, until the connector is shut down."""
+        """Return the same iterator at each call, until the connector is shut down."""
         if self._over:
             self._messages = self._chained()
         return self._messages
@@ -78,9 +78,9 @@ class MessageReader:
         return map(NOTHING.get, refused, messages)  # the message; all of it without Python code
 
     def _part(self) -> Iterator[Message] | None:
-        """The next iterator that the chain consists of; None: the connector was shut down.
+        """Return the next iterator of the chain; None if the connector was shut down.
 
-        The chain would end if this raised, so an error is a part of its own.
+        The chain would end if this raised, so an error is a separate part.
         """
         try:
             self._before_next()
@@ -96,17 +96,17 @@ class MessageReader:
         except StopIteration:
             self._over = True
             return None
-        except BaseException as e:  # ctrl-C, too
+        except BaseException as e:  # also for ctrl-C
             return _raising(e)
 
     def _spanned(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
-        """The messages of a set that has one ticket.  This check is the whole price of a message beside its bytes, so
-        the usual answer of may_deliver is spelled out here."""
+        """Yield the messages of a set that has one ticket.  This check is the whole cost of a message apart from its
+        bytes, so the usual answer of may_deliver is inlined here."""
         partition, errors = delivered.cursor.partition, self._errors
         lease = partition.lease
         try:
             for message in messages:
-                delivered.delivered_to = message.resume_at  # before the check: a thread that closes reads it after
+                delivered.delivered_to = message.resume_at  # before the check: a thread that closes reads it afterwards
                 if (
                     not partition.delivers or delivered.epoch != partition.epoch or clocks.boot() >= lease.valid_until
                 ) and not delivered.may_deliver():
@@ -122,7 +122,7 @@ class MessageReader:
             self._damaged(delivered, e)
 
     def _acknowledged(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
-        """The same with a ticket for each message."""
+        """Yield the messages of a set with a ticket for each message."""
         cursor = delivered.cursor
         partition, lease = cursor.partition, cursor.lease
         try:
@@ -143,12 +143,12 @@ class MessageReader:
             self._damaged(delivered, e)
 
     def _keep(self, delivered: DeliveredSet, messages: Iterator[Message]) -> None:
-        """An error has to be raised before the next message: continue with that message afterwards."""
+        """Keep the remaining messages when an error must be raised first: iteration continues with them afterwards."""
         if delivered is self._set:
             self._rest = messages
 
     def _decoded(self, message: Message) -> Message:
-        """The message with key and value as the decoders make them.  Raises DecodeFailed."""
+        """Return the message with decoded key and value.  Raises DecodeFailed."""
         assert self._decoders is not None
         key_decoder, value_decoder = self._decoders
         key: Any = message.key
@@ -168,7 +168,7 @@ class MessageReader:
         return message
 
     def _take_back(self, message: Message) -> None:
-        """The message that came last was not delivered: it is fetched again, with the rest of its set."""
+        """Take back the last message, which was not delivered: it is fetched again, with the rest of its set."""
         if isinstance(message.handed, DeliveryTicket) and self._set is not None:
             message.handed.cut(message.handed.begin)
             self._set.done_to = message.handed.begin
@@ -177,35 +177,35 @@ class MessageReader:
         self._end_set(finished=False)
 
     def _damaged(self, delivered: DeliveredSet, error: CorruptMessage) -> None:
-        """A damaged message: what came before it was delivered, and it is fetched again."""
+        """Handle a damaged message: messages before it were delivered, and it is fetched again."""
         if delivered is self._set and self._end_set(finished=False):
             delivered.cursor.on_corrupt(delivered.cursor, delivered.reached, error)
 
     def _end_set(self, finished: bool) -> bool:
-        """End the iteration of a set, if there is one.  False: how far it went does not count any more."""
+        """End the iteration of a set, if there is one.  Return False if its progress does not count any more."""
         delivered, counts = self._set, False
         if delivered is not None:
             counts = delivered.cursor.end_iteration(delivered, finished)
             delivered.epoch = NO_EPOCH  # an iterator that is still in it delivers nothing more
-        self._set = self._rest = None  # last: an interrupt before it is followed by another try
+        self._set = self._rest = None  # at the end: after an interrupt before it, another try follows
         return counts
 
-    # from outside of the iteration --------------------------------------------------------------------------------
+    # calls from outside the iteration ---------------------------------------------------------------------------------
 
     def done(self) -> None:
-        """The message that was delivered last counts as done, though no other was asked for."""
+        """Mark the last delivered message as done, though no other was requested."""
         if self._set is not None:
             self._set.done_to = self._set.delivered_to
 
     def leave(self) -> None:
-        """What is delivered is done, and the rest of the set is fetched again."""
+        """Mark delivered messages as done; the rest of the set is fetched again."""
         self.done()
         self.give_up()
 
     def give_up(self) -> None:
-        """The same, but the message that was delivered last is not done."""
+        """End the iteration; the last delivered message is not done, and the rest of the set is fetched again."""
         if self._set is not None:
-            self._messages = self._chained()  # the other one holds the set
+            self._messages = self._chained()  # the old iterator holds the set
             self._end_set(finished=False)
 
 
@@ -213,5 +213,5 @@ def _raising(error: BaseException) -> Iterator[Message]:
     try:
         raise error
     finally:
-        del error  # its traceback leads here
+        del error  # its traceback refers to this object
     yield

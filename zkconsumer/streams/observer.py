@@ -1,10 +1,10 @@
-"""Observers: what is called with everything that the user of a stream gets.  They never cost a message.
+"""Observers: called with everything that the user of a stream gets.  An observer never costs a message.
 
     message(message)     of the message iterator, just before the message is delivered
     batch(columns)       of batches()
-    message_set(set)     of sets(): nothing of it was opened
+    message_set(set)     of sets(): it was not decompressed
 
-An exception of an observer is logged and counted (groundwork.failures), and what it was called with is delivered.
+An exception of an observer is logged and counted (groundwork.failures), and the message is still delivered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Observer(Protocol):
-    """Called in the reader's thread, with the keys and values as they were stored."""
+    """Observer of a stream.  Called in the reader's thread, with the keys and values as they were stored."""
 
     def message(self, message: Message, /) -> object: ...
     def batch(self, columns: Columns, /) -> object: ...
@@ -30,14 +30,14 @@ class Observer(Protocol):
 
 
 class SafeObserver:
-    """An observer whose exceptions are logged and counted.  called: what the log calls it."""
+    """An observer whose exceptions are logged and counted.  called: its name in the log."""
 
     def __init__(self, observer: Observer, called: str) -> None:
         self._observer = observer
         self._failures = Failures(log, called)
 
     def message(self, message: Message) -> Message:
-        """Returns the message."""
+        """Pass the message to the observer, and return it."""
         try:
             self._observer.message(message)
         except Exception as e:

@@ -1,7 +1,7 @@
-"""The one reader of a stream: the thread or greenlet that reads it.  Another one is refused.
+"""One reader per stream: the thread or greenlet that reads it.  Any other is refused.
 
-Asking for the next message says that the one before is done.  With two readers of one stream that is wrong: what the
-first one still works on would be committed when the second one asks.
+A request for the next message marks the previous one as done.  With two readers of one stream that is wrong: a message
+that the first one still works on would be committed when the second one asks.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from zkconsumer.errors import SecondReader
 
 
 class OneReader(dict[Any, None]):
-    """The reader of a stream: reader[current()] is None, or raises SecondReader.
+    """Reader of a stream: reader[current()] is None, or raises SecondReader.
 
-    A dict of one key, so that the usual answer is looked up without Python code.
+    A dict with one key, so that the usual case is looked up without Python code.
     """
 
     def __init__(self, name: str, may_read_here: Callable[[], bool] = lambda: True) -> None:
-        """name: of the stream.  may_read_here(): whether the calling thread may read it at all."""
+        """name: of the stream.  may_read_here(): True if the calling thread may read it at all."""
         self._name = name
         self._may_read_here = may_read_here
-        self._lock = threading.Lock()  # of two that begin at once; never held over a wait
+        self._lock = threading.Lock()  # for two readers that begin at once; never held during a wait
         self._thread: threading.Thread | None = None  # of a reader that is not a greenlet: it ends with it
         self.thread_id = 0  # of the reader
 
     def take(self) -> None:
-        """Have the caller be the reader.  Raises SecondReader while another thread or greenlet is."""
+        """Make the caller the reader.  Raises SecondReader while another thread or greenlet is the reader."""
         self[current()]
 
     def leave(self) -> None:
-        """Let another one read."""
+        """Let another thread or greenlet become the reader."""
         self.clear()
 
     def __missing__(self, asks: Any) -> None:
@@ -44,7 +44,7 @@ class OneReader(dict[Any, None]):
             )
         with self._lock:
             for reader in self:
-                # The main greenlet of a thread is dead some time after the thread.
+                # The main greenlet of a thread becomes dead some time after the thread.
                 if not reader.dead and (self._thread is None or self._thread.is_alive()):
                     raise SecondReader(
                         f"stream {self._name} is read by {self._who(reader)}, and asking for the next message says "

@@ -1,18 +1,18 @@
-"""Streams: what a user reads, as messages one by one, as batches, or as sets as they were fetched.
+"""Streams: read by a user as single messages, as batches, or as sets as they were fetched.
 
-    for message in stream: ...                   message n counts as done when n + 1 is asked for, or at message.ack()
-    for batch in stream.batches(): ...           done when the next one is asked for, or at batch.ack(); see batch.py
-    for fetched, delivered in stream.sets(): ... delivered.ticket(resume_at, parts) says what is done, as in a mirror
+    for message in stream: ...                   message n is done when n + 1 is requested, or at message.ack()
+    for batch in stream.batches(): ...           done when the next one is requested, or at batch.ack(); see batch.py
+    for fetched, delivered in stream.sets(): ... delivered.ticket(resume_at, parts) reports what is done, as in a mirror
 
-With delivery on-ack only ack() counts, in any order and from any thread, and what may be committed is everything before
-the first message that is not acknowledged.  With at-most-once a whole set is committed before any of it is delivered;
-where that fails it is not delivered.
+With delivery on-ack only ack() counts, in any order and from any thread, and everything before the first unacknowledged
+message may be committed.  With at-most-once a whole set is committed before any of it is delivered; if that fails it is
+not delivered.
 
 A stream carries all partitions of one thread id.  It has one reader, in one thread or greenlet at a time: another one
-is refused (SecondReader) until that one has ended, or called done().  The lease and the ownership are checked before
-each delivery; what was fetched for a partition that was revoked since is dropped, not delivered.  consumer.timeout.ms
-raises ConsumerTimeout, after which the iterator may be used again.  The iteration ends when the connector is shut down,
-and raises what killed the connector if something did.
+is refused (SecondReader) until the first has ended, or called done().  The lease and the ownership are checked before
+each delivery; sets of partitions that were revoked since are dropped, not delivered.  consumer.timeout.ms raises
+ConsumerTimeout, after which the iterator may be used again.  The iteration ends when the connector is shut down, and
+raises the error that killed the connector, if any.
 """
 
 from __future__ import annotations
@@ -42,24 +42,25 @@ AT_LEAST_ONCE, ON_ACK, AT_MOST_ONCE = "at-least-once", "on-ack", "at-most-once"
 
 Decoders = tuple[Decoder | None, Decoder | None]  # of keys, of values
 T = TypeVar("T")
-Commit = Callable[[TopicPartition, int], Exception | None]  # None: the position is in the offset store
+Commit = Callable[[TopicPartition, int], Exception | None]  # returns None if the offset is in the offset store
 
 
 class Reader(Protocol):
-    """One style of reading: what its user has of a set."""
+    """One style of reading a stream."""
 
     def leave(self) -> None:
-        """The user asks in another style: what is delivered is done, and the rest of the set is fetched again."""
+        """Handle that the user changes the style: delivered messages are done, and the rest of the set is fetched
+        again."""
 
     def done(self) -> None:
-        """What is delivered is done, though nothing more is asked for."""
+        """Mark delivered messages as done, though nothing more is requested."""
 
     def give_up(self) -> None:
-        """The user will not come back: what was delivered last is not done."""
+        """Handle that the user will not come back: the last delivered message is not done."""
 
 
 class SetReader:
-    """The sets themselves: their tickets are the user's, so there is nothing to leave."""
+    """Reader of sets: their tickets are the user's, so there is nothing to end."""
 
     def leave(self) -> None: ...
     def done(self) -> None: ...
@@ -67,15 +68,15 @@ class SetReader:
 
 
 class Stream:
-    """The partitions of one thread id; for one reader at a time.  name: what its thread ids end in.
+    """Partitions of one thread id, for one reader at a time.  name: what its thread ids end in.
 
     channel      the queue that its sets come from
     timeout_ms   consumer.timeout.ms
     delivery     when a message counts as done, see above
-    decoders     of keys and of values, or None; what they raise comes out of the iterator as DecodeFailed, and the next
-                 message after it.  Batches and sets are bytes as they were stored
-    observer     called with everything that is delivered, in the reader's thread; what it raises is logged
-    commit       for at-most-once: writes a position to the offset store; called in the reader's thread
+    decoders     for keys and values, or None; the iterator raises their errors as DecodeFailed, and continues with the
+                 next message.  Batches and sets have bytes as they were stored
+    observer     called with everything that is delivered, in the reader's thread; its errors are logged
+    commit       for at-most-once: writes an offset to the offset store; called in the reader's thread
     """
 
     def __init__(
@@ -97,7 +98,7 @@ class Stream:
         self._timeout_ms = timeout_ms
         self._commit = commit if delivery == AT_MOST_ONCE else None
         self._observer = SafeObserver(observer, f"the observer of stream {name}") if observer is not None else None
-        self._errors: deque[BaseException] = deque(maxlen=KEPT)  # of more, the oldest are only in the log
+        self._errors: deque[BaseException] = deque(maxlen=KEPT)  # beyond that, the oldest are only logged
         on_ack = delivery == ON_ACK
         self._reader = OneReader(name, lambda: channel.may_get_here)
         self._messages = MessageReader(
@@ -112,20 +113,20 @@ class Stream:
         )
         self._batches = BatchReader(self._next, check_crcs, on_ack, self._observer)
         self._sets = SetReader()
-        self._reading: Reader = self._sets  # the style in which the user asked last; no other has anything of a set
+        self._reading: Reader = self._sets  # last style used; no other style holds a set
         self._forked = False
         not_in_a_fork(self)
 
     def _after_fork(self) -> None:
-        """Deliver nothing more in a forked child, also of a set that is half iterated: the parent delivers it."""
+        """Deliver nothing more in a forked child, not even the rest of a set: the parent delivers it."""
         self._forked = True
-        # It ends the part of a set that is iterated.
+        # It ends the iteration of the current set.
         self._errors.append(Forked(belongs_to_parent(f"stream {self.name}")))
 
     # message by message ---------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Message]:
-        """The same iterator at each call."""
+        """Return the same iterator at each call."""
         return self._messages.messages()
 
     def __next__(self) -> Message:
@@ -134,11 +135,11 @@ class Stream:
     # several at once ------------------------------------------------------------------------------------------------
 
     def sets(self) -> Iterator[tuple[MessageSet, DeliveredSet]]:
-        """Fetched sets, in order per partition.  Raises ConsumerTimeout as the message iterator does."""
+        """Return fetched sets, in order per partition.  Raises ConsumerTimeout as the message iterator does."""
         return _Asked(self._next_pair)
 
     def batches(self) -> Iterator[Batch]:
-        """Messages of one partition at a time, as columns; in order per partition, and never an empty one.
+        """Return batches: messages of one partition as columns; in order per partition, and never an empty one.
 
         A fetched set makes one or more of them.  Raises ConsumerTimeout as the message iterator does.
         """
@@ -149,7 +150,7 @@ class Stream:
         return delivered.message_set, delivered
 
     def next_set(self) -> DeliveredSet:
-        """For sets(): the next one; what was iterated before is done."""
+        """Return the next set for sets(); messages iterated before are done."""
         self._turn_to(self._sets)
         delivered = self._next()
         if self._observer is not None:
@@ -161,12 +162,12 @@ class Stream:
         return delivered
 
     def next_batch(self) -> Batch:
-        """For batches(): the next one; the one before is done."""
+        """Return the next batch for batches(); the previous one is done."""
         self._turn_to(self._batches)
         return self._batches.next()
 
     def _turn_to(self, style: Reader) -> None:
-        """The user asks in this style; raises the first of the errors that wait for that."""
+        """Change to this style of reading; raises the first waiting error."""
         self._reader.take()
         if self._forked:
             raise Forked(belongs_to_parent(f"stream {self.name}"))
@@ -176,13 +177,13 @@ class Stream:
             self._reading.leave()
             self._reading = style
 
-    # all of them ----------------------------------------------------------------------------------------------------
+    # shared by all styles ---------------------------------------------------------------------------------------------
 
     def _next(self) -> DeliveredSet:
-        """The next set that may be delivered.  Raises StopIteration after shutdown, and ConsumerTimeout.
+        """Return the next set that may be delivered.  Raises StopIteration after shutdown, and ConsumerTimeout.
 
-        Where it gets to a partition that failed (corrupt.message.policy=fail) it raises DamagedMessage, once; the other
-        partitions continue at the next call.
+        At a partition that failed (corrupt.message.policy=fail) it raises DamagedMessage, once; the other partitions
+        continue at the next call.
         """
         until = now() + self._timeout_ms / 1000 if self._timeout_ms >= 0 else None
         while True:
@@ -196,7 +197,7 @@ class Stream:
                 raise StopIteration from None
             try:
                 do = self._taken(delivered)
-            except BaseException:  # ctrl-C, too: the ticket of the next set would cover this one
+            except BaseException:  # also for ctrl-C: otherwise the ticket of the next set would cover this one
                 delivered.cursor.give_back(delivered)
                 raise
             if do is Do.RAISE and delivered.failure is not None:
@@ -205,7 +206,8 @@ class Stream:
                 return delivered
 
     def _taken(self, delivered: DeliveredSet) -> Do | None:
-        """Take a set that came off the queue.  DELIVER; RAISE its failure; None: it must not be delivered."""
+        """Take a set that came off the queue.  Return DELIVER; RAISE for its failure; None if it must not be
+        delivered."""
         do = delivered.cursor.take(delivered, self._commit is not None)
         if do is Do.COMMIT and self._commit is not None:
             message_set = delivered.message_set
@@ -214,20 +216,21 @@ class Stream:
         return do
 
     def done(self) -> None:
-        """Count all that was delivered as done, for a loop that ends without asking for the next message.
+        """Mark everything delivered as done, for a loop that ends without asking for the next message.
 
-        Another thread or greenlet may read on.  Raises SecondReader while another one reads.
+        Then another thread or greenlet may read.  Raises SecondReader while another one reads.
         """
         self._reader.take()
         self._reading.done()
         self._reader.leave()
 
     def raise_next(self, error: BaseException) -> None:
-        """Have error raised when the reader asks next; from any thread."""
+        """Raise error at the reader's next request; callable from any thread."""
         self._errors.append(error)
 
     def give_up(self, thread_id: int) -> None:
-        """For the reader's own thread, which will not come back: what it did not finish is not done."""
+        """Give up reading in the reader's own thread, which will not come back: its unfinished messages are not
+        done."""
         if self._reader.thread_id != thread_id:
             return
         self._reading.give_up()
@@ -237,7 +240,7 @@ class Stream:
 
 
 class _Asked(Generic[T]):
-    """Iterates by asking."""
+    """Iterator that calls a function for each item."""
 
     def __init__(self, ask: Callable[[], T]) -> None:
         self._ask = ask
@@ -250,7 +253,7 @@ class _Asked(Generic[T]):
 
 
 class Streams:
-    """The streams of one connector: one per topic and thread; with a filter, thread n of every topic is stream n.
+    """Streams of one connector: one per topic and thread; with a filter, thread n of every topic is stream n.
 
     observer: called with everything that is delivered; commit(tp, position): for at-most-once
     """
@@ -270,7 +273,7 @@ class Streams:
         wanted = [(t if static else None, n) for t, count in registration.subscription.items() for n in range(count)]
         self._streams: dict[tuple[str | None, int], tuple[Stream, StreamBudget]] = {}
         for topic, n in wanted:
-            # The budget bounds what is queued; the queue's own limit must never make a fetcher wait.
+            # The budget bounds the queued bytes; the queue's own limit must never make a fetcher wait.
             channel: BoundedQueue[DeliveredSet] = hub.bounded_queue(budget.limit)
             stream = Stream(
                 f"{topic}-{n}" if topic is not None else str(n),
@@ -285,21 +288,22 @@ class Streams:
             self._streams[topic, n] = (stream, budget.for_stream(len(wanted)))
 
     def of(self, topic: str | None) -> list[Stream]:
-        """The streams of a topic; None: those of the filter."""
+        """Return the streams of a topic; with None, those of the filter."""
         return [stream for (name, _), (stream, _) in self._streams.items() if name == topic]
 
     def reader_of(self, tp: TopicPartition, thread: str) -> tuple[Stream, StreamBudget]:
-        """The stream that a thread id stands for, and its part of the budget."""
+        """Return the stream of a thread id, and its part of the budget."""
         n = int(thread.rpartition("-")[2])
         return self._streams.get((tp.topic, n)) or self._streams[None, n]
 
     def close(self, reason: BaseException | None) -> None:
-        """End the iteration of all readers, by the reason if there is one; what was delivered is done."""
+        """End the iteration of all readers, with the reason if given; delivered messages are done."""
         for stream, _ in self._streams.values():
             stream.channel.close(reason)
 
     def give_up(self, thread_id: int) -> None:
-        """This thread will not come back to its streams: what it did not finish is not done."""
+        """Give up reading in this thread, which will not come back to its streams: its unfinished messages are not
+        done."""
         for stream, _ in self._streams.values():
             stream.give_up(thread_id)
 

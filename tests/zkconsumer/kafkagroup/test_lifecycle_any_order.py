@@ -88,7 +88,7 @@ def test_a_fence_of_an_earlier_claim_changes_nothing() -> None:
 def test_a_late_report_changes_nothing_and_a_wrong_one_is_a_bug() -> None:
     state = stable()
     assert lifecycle.step(state, Finished(state.turn - 1)) == (state, [])
-    with pytest.raises(ValueError, match="Finished is no report of a member that is stable"):
+    with pytest.raises(ValueError, match="Finished is not a report for a member that is stable"):
         lifecycle.step(state, Finished(state.turn))
 
 

@@ -56,11 +56,11 @@ def test_wherever_the_file_ends_the_whole_lines_count() -> None:
 
 def test_nonsense_before_what_makes_sense_is_told_with_its_line() -> None:
     good = line_of(Reached(TopicPartition("t", 0), 5))
-    with pytest.raises(MapDamaged, match=r"offset map m: line 2: .* is no line of an offset map"):
+    with pytest.raises(MapDamaged, match=r"offset map m: line 2: .* is not a line of an offset map"):
         understood((HEAD + '["what"]\n' + good).encode(), "m")
     with pytest.raises(MapDamaged, match="it is an offset map of version 2, and this program reads version 1"):
         understood(b'["map",2,"a","b"]\n', "m")
-    with pytest.raises(MapDamaged, match="it is no offset map; name another file"):
+    with pytest.raises(MapDamaged, match="it is not an offset map; name another file"):
         understood(b'{"format": "migration"}\n', "m")
 
 
@@ -80,5 +80,5 @@ def test_a_topic_of_the_same_name_has_the_line_that_it_always_had() -> None:
     assert line_of(Begun(source, 7, 5, True, 9)) == '["begin","orders",1,7,"same",5,9]\n'
     assert line_of(Begun(source, 7, 5, True, 9, "x")) == '["begin","orders",1,7,"same",5,9,"x"]\n'
     assert line_of(Begun(source, 7, 5, True, None, "x")) == '["begin","orders",1,7,"same",5,null,"x"]\n'
-    with pytest.raises(ValueError, match="no line of an offset map"):
+    with pytest.raises(ValueError, match="is not a line of an offset map"):
         read_line('["begin","orders",1,7,"same",5,"9","x"]')
