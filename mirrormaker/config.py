@@ -87,7 +87,7 @@ def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
     if not isinstance(values, Mapping):
         raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
     if outside := [key for key in map(str, values) if key.startswith(("mirror.", "target."))]:
-        raise ConfigError([f"{where}: option '{key}' stands outside of {_section(key)}" for key in outside])
+        raise ConfigError([f"{where}: option '{key}' is outside of {_section(key)}" for key in outside])
     found = Findings()
     file = found.options(lambda: load(FileOptions, values, where, unknown=unknown))
     if file is None:
@@ -145,7 +145,8 @@ def from_flags(
 
 
 class Findings:
-    """Findings so far: problems, warnings and notes as sentences.  `forbidden` is set if a file may not be read."""
+    """Findings so far: problems, warnings and notes as sentences.  `forbidden` is set if this user has no permission to
+    read a file."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -357,7 +358,7 @@ def workers_mean(configuration: Configuration) -> Iterator[str]:
             )
     queued = sum(source.queued_max_bytes for source in configuration.sources)
     yield (
-        f"memory: queued.max.bytes is of each worker: up to {count} x {queued / 1e6:,.0f} MB fetched and not yet "
+        f"memory: queued.max.bytes applies to each worker: up to {count} x {queued / 1e6:,.0f} MB fetched and not yet "
         "acknowledged"
     )
     if mirror.map_folder:
@@ -378,7 +379,7 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
     if not mirror.grow:
         return
     if not expected(target.version).describes_itself:
-        yield f"mirror.target.grow.partitions: brokers of target.version {target.version} say how many they have"
+        yield f"mirror.target.grow.partitions: brokers of target.version {target.version} decide their own number"
     elif not target.zookeeper and target.version and CREATE_PARTITIONS.key not in expected(target.version).versions:
         yield (
             f"mirror.target.grow.partitions: brokers of target.version {target.version} have no request for it (1.0 "
@@ -520,8 +521,8 @@ def _unsafe(source: SourceOptions) -> list[str]:
         sentences.append(f"auto.offset.reset=largest: {skips}")
     if source.rebalance_drain_ms > LONGEST_DRAIN_MS:
         sentences.append(
-            f"rebalance.drain.ms={source.rebalance_drain_ms}: a stop ends within 10 s all the same, and where "
-            f"draining takes it all nothing more is committed; at most {LONGEST_DRAIN_MS} leaves time for that"
+            f"rebalance.drain.ms={source.rebalance_drain_ms}: a stop still ends within 10 s, and if "
+            f"draining takes all of it, nothing more is committed; use at most {LONGEST_DRAIN_MS}"
         )
     return sentences
 
@@ -574,7 +575,7 @@ def _target(target: TargetOptions, problems: list[str], notes: list[str], where:
         )
     elif target.acks == 1:
         notes.append(
-            f"{at}: request.required.acks={target.acks}: a leader that fails takes what only it has; -1 is safe"
+            f"{at}: request.required.acks={target.acks}: a leader that fails loses what only it has; -1 is safe"
         )
     return replace(target, retries=-1, acks=target.acks if target.acks <= 1 else -1)
 

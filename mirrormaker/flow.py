@@ -5,10 +5,10 @@
     Delivery    what an offset map adds: tickets that know where a part was stored, and a gate before the route
     ParkedRetries   fetches parked partitions again every parked.retry.ms
 
-A topic whose target is not ready waits in a task of its own, so that creating a topic does not delay other topics. A
+A topic whose target is not ready waits in a task of its own, so that creating a topic does not delay other topics.  A
 topic that must not be mirrored (it would feed itself, or go to a topic that only brokers write) is refused: its
-partitions are parked, and other topics continue. A message that cannot be delivered fails its ticket with the reason,
-which parks its partition; other partitions continue. The policies of the topic decide what happens to it then: see
+partitions are parked, and other topics continue.  A message that cannot be delivered fails its ticket with the reason,
+which parks its partition; other partitions continue.  The policies of the topic decide what happens to it then: see
 mirrormaker.quarantine.
 """
 
@@ -633,7 +633,7 @@ def inner_step(step: Step, resume_at: int) -> Step:
 
 
 class ParkedRetries:
-    """Fetches each parked partition again every every_s seconds after it was parked.
+    """Timer that fetches each parked partition again every `every_s` seconds.
 
     An operator who fixes the cause need not restart the mirror.
     """

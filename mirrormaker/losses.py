@@ -108,7 +108,7 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class Fitting:
-    """Drops fields from the messages of one source partition in a conversion: a producer.conversion.Fit."""
+    """Filter of fields for the messages of one source partition in a conversion: a producer.conversion.Fit."""
 
     losses: Losses
     source: TopicPartition

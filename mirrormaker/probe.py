@@ -179,7 +179,7 @@ def probe_target(
     """Return all topics and brokers of the target, from view(), once its brokers accept the requests of the file's
     release.
 
-    versions: the releases of its brokers; each broker is asked for its release if the file does not set one. Raises
+    versions: the releases of its brokers; each broker is asked for its release if the file does not set one.  Raises
     Unreachable, WrongVersion and ConsumerError.
     """
     versions, security = versions or ClusterVersions(target.version), target.kafka_security
@@ -208,7 +208,7 @@ def probe_target_zookeeper(target: TargetOptions, answered: Mapping[int, Broker]
     """Raise OtherCluster unless target.zookeeper.connect is the ZooKeeper of the brokers behind metadata.broker.list.
 
     A cluster that never had a topic returns no brokers at all: then nothing can be compared, but some brokers must be
-    registered. Raises Unreachable, ChrootMissing, OtherCluster and ConsumerError.
+    registered.  Raises Unreachable, ChrootMissing, OtherCluster and ConsumerError.
     """
     with zookeeper_session("target.zookeeper.connect", target.zookeeper, timeout_s, target.security) as zk:
         registered = read_brokers(zk, expected(target.version).through(target.security_protocol).znodes)

@@ -292,7 +292,7 @@ class TopicRoute:
         """Yield the steps that a set becomes.
 
         aligned: the set begins where another set of its partition ended.  skipped: this many of its first messages are
-        in the target already.  place: what a handler makes of messages, or None without a handler. Raises what
+        in the target already.  place: what a handler makes of messages, or None without a handler.  Raises what
         producer.conversion and place raise, and NoSuchPartition, after the steps before the failing message.
         """
         dialect, limit, codec = self._dialect, self._message_max_bytes, self.route.codec
@@ -368,7 +368,7 @@ class TopicRoute:
     ) -> None:
         """Encode messages of a source partition, and add them to the lists of their target partitions.
 
-        partitions: those that a handler chose; handler: its option. Raises MessageHandlerFailed, NoSuchPartition and
+        partitions: those that a handler chose; handler: its option.  Raises MessageHandlerFailed, NoSuchPartition and
         FieldLost.
         """
         fit = self._losses.fit(source)

@@ -310,8 +310,7 @@ def merged_sentence(target: str, writers: Sequence[str]) -> str:
     return f"target topic {target} is fed by {listed}: their messages are merged"
 
 
-# ---- patterns, as far as they can be analysed
-# --------------------------------------------------------------------------
+# ---- patterns, as far as they can be analysed ------------------------------------------------------------------------
 
 
 def _alternatives(pattern: str) -> list[str]:

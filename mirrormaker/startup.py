@@ -137,7 +137,7 @@ class Startup:
         self._ready = True
         for sentence in absent:
             extra = {"event": "source-absent"}
-            log.warning("%s; the other sources are mirrored, and this one once it comes", sentence, extra=extra)
+            log.warning("%s; mirroring the other sources, and this one once it answers", sentence, extra=extra)
 
     def change(self, mirror: MirrorOptions) -> None:
         """Apply these options to sources that have not joined yet."""

@@ -4,8 +4,8 @@
 
 If waiting partitions hold much of the memory, the line names them: "memory: 48.0 of 67.1 MB wait: news 48.0 MB".
 
-If a source counts offsets in bytes (0.7), so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" with other sources. On
-a terminal the line is rewritten in place below the log lines; otherwise it is logged periodically.
+If a source counts offsets in bytes (0.7), so does its lag: "lag 3.1 MB", or "lag 1,204 + 3.1 MB" with other sources.
+On a terminal the line is rewritten in place below the log lines; otherwise it is logged periodically.
 
     Snapshot         the part of a report that the line needs   status_line   formats the line between two snapshots
     StatusReporter   shows the line periodically                StatusLine    a terminal that keeps a line below its log
@@ -241,7 +241,7 @@ class Reporting(Protocol):
 
 
 class StatusReporter:
-    """Shows a mirror's status line in its log or on its terminal, and to systemd.  quiet: only to systemd."""
+    """Reporter of a mirror's status line to its log or terminal, and to systemd.  quiet: only to systemd."""
 
     def __init__(
         self, reporter: Reporting, *, terminal: StatusLine, systemd: Systemd, interval_s: float, quiet: bool = False

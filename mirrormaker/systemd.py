@@ -121,7 +121,7 @@ def one_line(text: str) -> str:
 
 
 class Watchdog:
-    """Pings systemd while the event loop runs and partitions progress, or an outside cause stops them.
+    """Watchdog that pings systemd while the event loop runs and partitions progress, or an outside cause stops them.
 
     A blocked loop sends no pings; once it runs again it sends one at once, because its timer is overdue.
     """

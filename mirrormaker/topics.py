@@ -359,9 +359,7 @@ class TargetTopics:
             topic, source = wish.topic, wish.source
             if topic in there:
                 if zk.exists(f"{DELETED}/{topic}") is not None:
-                    wish.error = TopicMissing(
-                        f"target topic {topic} is being deleted; it is created again once that is over"
-                    )
+                    wish.error = TopicMissing(f"target topic {topic} is being deleted; it is created again afterwards")
                 continue
             replication = replicas_of(self._replication, source.replication, len(brokers), False)
             start = random.randrange(len(brokers) or 1)
@@ -379,8 +377,8 @@ class TargetTopics:
                 wish.error = _refused(wish.topic, created)
             elif created is False and wish.topic not in there:
                 wish.error = TopicMissing(
-                    f"target topic {wish.topic} exists, and its node in ZooKeeper makes no sense: "
-                    "how many partitions it has is not known"
+                    f"target topic {wish.topic} exists, but its node in ZooKeeper is invalid: "
+                    "its number of partitions is unknown"
                 )
             elif created:
                 replication = len(assigned[0])
@@ -525,7 +523,7 @@ class BrokerTopics:
 
     def grow(self, topic: str, partitions: int) -> Sequence[PartitionId]:
         """Raise TopicMissing: a setting of each broker of 0.7 decides the number of partitions."""
-        raise TopicMissing(f"target topic {topic} gets no partitions: brokers of 0.7 say themselves how many they have")
+        raise TopicMissing(f"target topic {topic} gets no partitions: each broker of 0.7 decides their number itself")
 
     def view(self) -> ClusterView:
         """Return all topics and brokers of the target, now.  Raises Unreachable and WrongVersion."""

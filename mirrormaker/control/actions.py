@@ -163,7 +163,7 @@ def throttle(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     messages_per_s = number(arguments, "messages_per_s", least=1)
     off = arguments.get("off") is True
     if off and (bytes_per_s is not None or messages_per_s is not None):
-        raise Refused("--off ends a throttle: give no rate beside it")
+        raise Refused("--off ends a throttle: give no rate with it")
     if not off and bytes_per_s is None and messages_per_s is None:
         yield [
             f"source {limit.source}: {limit.topic or 'all topics'}: {limit.reason}"
@@ -275,7 +275,7 @@ def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
         raise Refused(f"{what} is not parked")
     if len(rows) > 1:
         names = " and ".join(flow.name for flow, _ in rows)
-        raise Refused(f"{what} is parked in sources {names}: say which by --source")
+        raise Refused(f"{what} is parked in sources {names}: choose one with --source")
     ((flow, row),) = rows
     said = f"source {flow.name}: {topic}:{partition}"
     try:
@@ -286,7 +286,7 @@ def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
             record = f"the first failing message at or after {where.position}" if bad is None else bad.named
             yield [
                 f"{said}: {record} {does}: {where.reason}",
-                "nothing is done without --execute",
+                "nothing is changed without --execute",
             ]
             return
         yield [_log(f"{said}: {flow.release(row.tp, to)}")]
@@ -326,8 +326,7 @@ def set_log_level(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
     yield [f"log level is {level} until the next start"]
 
 
-# ---- for the supervisor only
-# ------------------------------------------------------------------------------------------
+# ---- for the supervisor only -----------------------------------------------------------------------------------------
 
 
 def limits(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:

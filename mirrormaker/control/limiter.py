@@ -25,8 +25,8 @@ OWNED_S = 1.0  # interval between checks of which partitions the flows own
 
 
 class Limiter:
-    """Applies limits to flows.  `limits`: the active limits, read only.  `kept`: the file, or None without a state
-    folder.
+    """Limits of a mirror, applied to its flows.  `limits`: the active limits, read only.  `kept`: the file, or None
+    without a state folder.
 
     share: the part of each throttle that this process may use; less than 1 if it is one of several workers.
     """

@@ -105,8 +105,7 @@ class SourceTransactions:
         self._partitions: dict[TopicPartition, PartitionTransactions] = {}
         self._routes: dict[TopicPartition, TopicRoute] = {}  # route of the last set of each partition
 
-    # ---- the flow's side
-    # ---------------------------------------------------------------------------------------------------
+    # ---- the flow's side ---------------------------------------------------------------------------------------------
 
     def admit(self, fetched: MessageSet, share: Share, topic: TopicRoute, forward: Forward) -> None:
         """Let a set continue, now or once the target's position is known."""
@@ -187,8 +186,7 @@ class SourceTransactions:
         """End an ownership period: sets that still arrive for it are refused until the next one begins."""
         self._target.retire(transactions.sender)
 
-    # ---- the mirror's side
-    # -------------------------------------------------------------------------------------------------
+    # ---- the mirror's side -------------------------------------------------------------------------------------------
 
     def fence(self) -> None:
         """Fence all partitions, because the source's lease is over."""

@@ -150,7 +150,7 @@ class MapRecorder:
         return.
 
         With end None, offset does not say what the target has; the previous checkpoint stays the last until its entry
-        is passed. While the map cannot be written, this waits and begins again: without a checkpoint, messages sent in
+        is passed.  While the map cannot be written, this waits and begins again: without a checkpoint, messages sent in
         the period could not be attributed after a kill -9.
         """
         written = False

@@ -104,7 +104,7 @@ class WorkersControl:
         owners = [(worker, rows) for worker, rows in self._parked_rows(arguments) if rows]
         if len(owners) > 1:
             names = " and ".join(sorted({str(row["source"]) for _, rows in owners for row in rows}))
-            raise Refused(f"{arguments.get('what')} is parked in sources {names}: say which by --source")
+            raise Refused(f"{arguments.get('what')} is parked in sources {names}: choose one with --source")
         said = (owners[0][0] if owners else self._first()).ask("release", arguments)
         self._workers.changed()
         yield said

@@ -147,8 +147,7 @@ class WorkerProcess:
         except (OSError, ValueError, IndexError):
             return None, None
 
-    # ---- requests
-    # --------------------------------------------------------------------------------------------------------
+    # ---- requests ----------------------------------------------------------------------------------------------------
 
     def ask(self, command: str, arguments: Mapping[str, Any] | None = None, timeout_s: float = ASK_S) -> Any:
         """Send a request and return the response.  Raises Refused with the worker's reason, and Silent."""
@@ -166,7 +165,7 @@ class WorkerProcess:
         finally:
             del self._asked[asked]
         if not answers:
-            why = "ended" if in_time else f"does not answer for {timeout_s:g} s"
+            why = "ended" if in_time else f"did not answer within {timeout_s:g} s"
             raise Silent(f"worker {self.number} {why}")
         if "error" in answers[0]:
             raise Refused(str(answers[0]["error"]))

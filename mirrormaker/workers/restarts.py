@@ -51,7 +51,7 @@ class Restarts:
         READY was reported."""
         how = ending(code)
         if code in NEEDS_A_PERSON:
-            return End(code, f"worker {number} ended with {how}, and another start would end alike: the mirror ends")
+            return End(code, f"worker {number} ended with {how}, and a restart would end the same way: the mirror ends")
         if not started and code > 0:
             return End(code, f"worker {number} could not start ({how}): the mirror ends")
         if code == exits.UNREACHABLE:

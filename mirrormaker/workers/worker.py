@@ -85,7 +85,7 @@ def _end_with_supervisor(fd: int) -> None:
     gone = select.poll()
     gone.register(os.dup(fd), 0)  # poll reports a hang-up whatever is registered
     gone.poll()
-    write_now(__name__, logging.ERROR, "the supervisor is gone: this worker stops, commits and leaves its group")
+    write_now(__name__, logging.ERROR, "the supervisor is gone: stopping, committing and leaving the group")
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ALONE_S)
     os._exit(exits.TEMPORARY)
@@ -139,7 +139,7 @@ class SupervisorLink:
 
 
 class _Upward(Systemd):
-    """Passes systemd notifications to the supervisor; knows the watchdog's interval."""
+    """Sender of systemd notifications to the supervisor; knows the watchdog's interval."""
 
     def __init__(self, notify: Callable[[list[str]], object]) -> None:
         super().__init__(os.environ, os.getpid())

@@ -244,7 +244,7 @@ def test_a_parked_partition_is_listed_and_retried_after_its_cause_is_mended(
         assert plan.returncode == 0, plan.stderr
         assert f"source dc1: {topic}:0: the message at 201 with no key, a value of " in plan.stdout
         assert " bytes would be skipped: " in plan.stdout
-        assert "nothing is done without --execute" in plan.stdout
+        assert "nothing is changed without --execute" in plan.stdout
         assert ask.partition(topic)["done"] == 201
         refused = ask.run(*words[:-1], "dead-letter", "--execute")
         assert (refused.returncode, "mirror.dead.letter.topic" in refused.stderr) == (65, True)

@@ -232,7 +232,7 @@ def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
     said = mirror.ask("release", what="orders:0", to="skip")
     assert said == [
         "source dc1: orders:0: the first failing message at or after 7 would be skipped: too large",
-        "nothing is done without --execute",
+        "nothing is changed without --execute",
     ]
     said = mirror.ask("release", what="orders:0", to="skip")
     assert said[0] == (

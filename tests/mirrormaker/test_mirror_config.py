@@ -373,7 +373,7 @@ def test_an_option_outside_of_its_section_is_shown_its_place(
     """As docs name it, where they name no section."""
     (found,) = problems(tmp_path, f"{SOURCE}{TARGET}{MIRROR}\n{line}\n")
     key = line.partition(":")[0]
-    assert found == f"m.yaml: option '{key}' stands outside of its section: put it into '{section}', as '{name}'"
+    assert found == f"m.yaml: option '{key}' is outside of its section: put it into '{section}', as '{name}'"
 
 
 def test_in_its_section_an_option_has_the_name_that_pages_and_messages_print_too(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_what_is_allowed_and_unsafe_is_named_one_by_one(tmp_path: Path) -> None:
     assert found.notes == (
         "m.yaml: source source: auto.offset.reset=largest: messages written before the first start, or lost to "
         "retention, are skipped",
-        "m.yaml: target: request.required.acks=1: a leader that fails takes what only it has; -1 is safe",
+        "m.yaml: target: request.required.acks=1: a leader that fails loses what only it has; -1 is safe",
     )
     left = (
         "m.yaml: target: target.zookeeper.connect is not given: the target's auto-creation decides the partition count "
@@ -815,8 +815,8 @@ def test_other_words_for_a_release_and_for_where_to_begin_are_taken_or_named(tmp
 def test_a_drain_that_a_stop_cannot_wait_for_is_named(tmp_path: Path) -> None:
     text = "sources:\n- {zookeeper.connect: 'zk:1/a', group.id: g, rebalance.drain.ms: 20000}\n" + TARGET + MIRROR
     assert from_yaml(yaml_file(tmp_path, text)).notes == (
-        "m.yaml: source source: rebalance.drain.ms=20000: a stop ends within 10 s all the same, and where draining "
-        "takes it all nothing more is committed; at most 7000 leaves time for that",
+        "m.yaml: source source: rebalance.drain.ms=20000: a stop still ends within 10 s, and if draining takes "
+        "all of it, nothing more is committed; use at most 7000",
     )
 
 

@@ -115,8 +115,8 @@ def test_a_source_that_is_out_of_reach_is_left_for_later_and_comes(
     said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert said == [
         "source far: ZooKeeper at far does not answer; trying again",
-        "source far out of reach for 0.2 s: ZooKeeper at far does not answer; the other sources are mirrored, and this "
-        "one once it comes",
+        "source far out of reach for 0.2 s: ZooKeeper at far does not answer; mirroring the other sources, and this "
+        "one once it answers",
     ]
     assert any("source far: answers after" in record.getMessage() for record in caplog.records)
 

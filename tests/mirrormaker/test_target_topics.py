@@ -270,7 +270,7 @@ def test_a_target_topic_whose_node_makes_no_sense_is_not_taken_for_one_with_the_
     monkeypatch.setattr(module, "read_partitions", lambda zk, znodes, names: {})
     monkeypatch.setattr(module, "read_brokers", lambda zk, znodes: {0: Broker(0, "b", 1)})
     topics = TargetTopics(cluster, dialect("0.8.2").znodes, zk.opened)  # type: ignore[arg-type]
-    with pytest.raises(TopicMissing, match="target topic t exists, and its node in ZooKeeper makes no sense"):
+    with pytest.raises(TopicMissing, match="target topic t exists, but its node in ZooKeeper is invalid"):
         topics.prepare("t", SOURCE)
     assert "/config/topics/t" not in zk.nodes
 

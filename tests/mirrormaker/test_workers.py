@@ -433,7 +433,7 @@ def test_a_release_that_two_sources_could_mean_is_refused() -> None:
     workers = FakeWorkers(
         FakeWorker(1, {"parked": [parked_row("dc2", 0)]}), FakeWorker(2, {"parked": [parked_row("dc1", 0)]})
     )
-    with pytest.raises(Refused, match="orders:0 is parked in sources dc1 and dc2: say which by --source"):
+    with pytest.raises(Refused, match="orders:0 is parked in sources dc1 and dc2: choose one with --source"):
         asked(workers, "release", what="orders:0", to="skip")
 
 
@@ -658,7 +658,7 @@ def test_check_says_what_workers_mean(tmp_path: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().err
     assert "note: 2 workers: 2 processes, each a member of group mirror, with 2 streams each" in said
     assert "partition.assignment.strategy: roundrobin" in said
-    assert "queued.max.bytes is of each worker" in said
+    assert "queued.max.bytes applies to each worker" in said
     assert outcome(["check", str(file), "--workers", "1"]) == 0
     assert "worker" not in capsys.readouterr().err
 
