@@ -178,7 +178,7 @@ class RouteRules:
             chooses = "chooses the partition by key" if scheme == "key" else "chooses the partition, whatever the key"
             reason += f"{'; ' * bool(reason)}partitioner.class {chosen.name} {chooses}{ungrown}"
         elif not reason and partitioning == "key":
-            reason = f"partitioning key is asked for{ungrown}"
+            reason = f"partitioning key is configured{ungrown}"
         elif not reason:
             counts = f"the target has {counted(target_partitions, 'partition')}, the source {source_partitions}"
             reason = f"partition chosen by key, as {counts}"
@@ -212,7 +212,7 @@ class RouteRules:
             return "source and target do not share a message format"
         if self.source.magic > max(self.target.formats):
             return f"the target has no message format v{self.source.magic}, which the source writes{self._dropped()}"
-        return f"compression.codec {codec} is asked for" if codec else ""
+        return f"compression.codec {codec} is configured" if codec else ""
 
     def _dropped(self) -> str:
         """Return what to add to a reason about fields that messages of the target cannot have."""

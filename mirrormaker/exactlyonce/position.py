@@ -13,7 +13,7 @@ A position refers to one log, read from one start.  If a period begins below it,
     parked, or the lease lapsed: fetched again  what is done             the same: a transaction with an unknown
                                                                          outcome was committed
     before_start of a listener, a seek          the program's offset     the same; a mirror has neither
-    out of range, and the log begins later      the log's begin          the same: only the oldest messages are gone
+    out of range, and the log begins later      the log's start          the same: only the oldest messages are gone
     out of range, and inside again              the former offset        the same: a follower led for a moment
     out of range, and the log ends before       auto.offset.reset        the log was cut: its new messages are not
                                                                          in the target, so the position is set back

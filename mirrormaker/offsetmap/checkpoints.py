@@ -18,8 +18,8 @@ response is stored behind that end.  So the end is a lower bound for
     what is not handed to a sender yet  by any source partition: it is sent later than now
 
 and for nothing else.  If all partitions of a source share one sender, the first rule applies to all of them.  If each
-has its own (transactions: mirrormaker.exactlyonce), a message in the open transaction of one partition may lie before
-the end that another partition learned: only the second rule applies across partitions.
+has its own (transactions: mirrormaker.exactlyonce), a message in the open transaction of one partition may be stored
+before the end that another partition learned: only the second rule applies across partitions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class TargetOffsets:
 
     position      everything before it that goes to the target is acknowledged, and nothing from it onwards
     low, high     what an entry at position would say; low is None before a response
-    inside        some of what lies at position is acknowledged, and some is not: parts of one step, or messages that
+    inside        some messages at position are acknowledged, and some are not: parts of one step, or messages that
                   share an offset of the source
     in_flight     parts that were handed out to be sent and are not acknowledged
     """
@@ -119,7 +119,7 @@ class OwnershipPeriod:
 
         base, end: the offset of its first message and the one behind its last, each with a flag whether it is exact
         (else it may be larger); base is None if the broker did not say, and then nothing is recorded.  position: the
-        source offset where the part ends; None if other messages for this partition lie before the same position.
+        source offset where the part ends; None if other messages for this partition are before the same position.
         """
         pair.in_flight -= 1
         known = base is not None and self.holds()
@@ -146,12 +146,13 @@ class OwnershipPeriod:
         self._checkpoints.consider(self.source, pair)
 
     def begins_within(self, target: TopicPartition) -> None:
-        """Record that the target already has some of the entry at the begin, before everything that is sent now."""
+        """Record that the target already has some of the entry at the beginning of the period, before everything that
+        is sent now."""
         self._pair(target).inside = True
 
     def failed(self) -> None:
-        """Begin another period because a part can never be stored: what comes behind it lies before it in the target
-        once the part is fixed.  The new period begins behind what is acknowledged in this one."""
+        """Begin another period because a part can never be stored: what comes behind it is stored before it in the
+        target once the part is fixed.  The new period begins behind what is acknowledged in this one."""
         if self.holds():
             self._checkpoints.record(self)
         self._over = True

@@ -189,7 +189,7 @@ def test_the_target_grows_with_its_source_and_keeps_partitions(
         mirror.wait_all_committed([topic, keyed])
         assert mirror.stop()[0] == 0
     assert f"target topic {topic}: grown from 2 to 5 partitions" in mirror.said()
-    assert f"topic {keyed}: re-encode: partitioning key is asked for, so the target is not grown" in mirror.said()
+    assert f"topic {keyed}: re-encode: partitioning key is configured, so the target is not grown" in mirror.said()
     assert (len(log_end_offsets(target, [topic])), len(log_end_offsets(target, [keyed]))) == (5, 1)
     assert payloads(target, topic, 5) == payloads(source, topic, 5)
     assert {len(one.replicas) for one in target.registry().view(topic).topics[topic].values()} == {1}

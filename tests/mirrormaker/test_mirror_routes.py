@@ -289,9 +289,9 @@ def route(here: int, there: int, rules: dict[str, Any]) -> Route:
         (4, 8, SAME, "pass-through: same format, partition kept", "identity"),
         (4, 2, SAME, "re-encode: partition chosen by key, as the target has 2 partitions, the source 4", "key"),
         (4, 2, {**SAME, "partitioning": "identity"}, "pass-through: same format, partition kept", "identity"),
-        (4, 4, {**SAME, "partitioning": "key"}, "re-encode: partitioning key is asked for", "key"),
+        (4, 4, {**SAME, "partitioning": "key"}, "re-encode: partitioning key is configured", "key"),
         (4, 4, {**SAME, "handler": "a:b"}, "re-encode: message.handler a:b sees every message", "identity"),
-        (4, 4, {**SAME, "codec": "gzip"}, "re-encode: compression.codec gzip is asked for", "identity"),
+        (4, 4, {**SAME, "codec": "gzip"}, "re-encode: compression.codec gzip is configured", "identity"),
         (
             4,
             4,
@@ -346,9 +346,9 @@ def test_what_is_different_for_a_topic_decides_about_its_route() -> None:
         )
 
     rules = RouteRules(message_max_bytes=LIMIT, source=OLD, target=OLD, codec="gzip", of_topic=of_topic, grow=True)
-    assert str(rules.choose("zipped", 4, 4)) == "re-encode: compression.codec snappy is asked for"
+    assert str(rules.choose("zipped", 4, 4)) == "re-encode: compression.codec snappy is configured"
     assert str(rules.choose("plain", 4, 4)) == "pass-through: same format, partition kept"
-    keyed = "re-encode: compression.codec gzip is asked for"
+    keyed = "re-encode: compression.codec gzip is configured"
     assert (str(rules.choose("keyed", 4, 4)), rules.choose("keyed", 4, 4).partitioning) == (keyed, "key")
     assert [rules.grows(topic) for topic in ("zipped", "keyed")] == [True, False]
     unnumbered = {"target": OLD, "message_max_bytes": LIMIT, "grow": True}
@@ -356,14 +356,14 @@ def test_what_is_different_for_a_topic_decides_about_its_route() -> None:
     assert RouteRules(**unnumbered, source=dialect("0.7"), numbering=numbering("0:2")).grows("t")
     as_it_is = RouteRules(message_max_bytes=LIMIT, source=OLD, target=OLD, of_topic=of_topic, grow=True)
     assert str(as_it_is.choose("keyed", 4, 2)) == (
-        "re-encode: partitioning key is asked for, so the target is not grown"
+        "re-encode: partitioning key is configured, so the target is not grown"
     )
 
 
 def test_a_renamed_topic_has_its_partitions_and_its_codec_by_its_name_in_the_target() -> None:
     rules = RouteRules(message_max_bytes=LIMIT, **SAME, codec="gzip", compressed_topics=("dc1.t",))
     topic = TopicRoute("t", SourceTopic(2, 1), range(2), rules, target="dc1.t")
-    assert (topic.target, str(topic.route)) == ("dc1.t", "re-encode: compression.codec gzip is asked for")
+    assert (topic.target, str(topic.route)) == ("dc1.t", "re-encode: compression.codec gzip is configured")
     assert topic.partitioner.of_source(1) == TopicPartition("dc1.t", 1)
     assert TopicRoute("dc1.t", SourceTopic(2, 1), range(2), rules).route.kind == "re-encode"
     assert TopicRoute("t", SourceTopic(2, 1), range(2), rules).route.kind == "pass-through"
