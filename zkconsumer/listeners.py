@@ -245,7 +245,7 @@ class ListenerCalls:
             sleep(AGAIN_S)
 
     def _finished(self, call: _Call) -> None:
-        """Handle the end of a call in the event loop, possibly long after the call was abandoned."""
+        """Finish a call in the event loop, possibly long after the call was abandoned."""
         if call.error is not None:
             self._failed(call.name, call.error)
         elif call.abandoned:

@@ -334,8 +334,8 @@ class CoordinatedAssignment:
         self.member.rebalancing(claim)
 
     def _fenced(self, claim: Claim, code: int) -> None:
-        """Handle that the coordinator does not count us as a member any more.  First drop the cursors, so that nothing
-        may be sent, then call on_fence."""
+        """Fence this member, because the coordinator does not count it any more: first drop the cursors, so that
+        nothing may be sent, then call on_fence."""
         self.member.fenced(claim, forget=code == requests.NO_MEMBER)
         self._report_fence(f"{self._requests.refused(code)}; this member was fenced from {claim}")
 

@@ -326,8 +326,8 @@ class GroupAssignment:
             self._on_event(ConsumerEvent("outage", f"{where} is out of reach: {why}"))
 
     def _fence(self) -> None:
-        """Handle the end of the lease: first drop the cursors, so that nothing may be sent, then cut what is in
-        flight."""
+        """Fence this member at the end of the lease: first drop the cursors, so that nothing may be sent, then cut what
+        is in flight."""
         self.member.session_lost()
         self._on_fence()
         self._store.cut()

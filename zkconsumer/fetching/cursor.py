@@ -540,8 +540,7 @@ class Cursor:
         return self.partition.may_deliver(delivered, self._lease_time())
 
     def take(self, delivered: DeliveredSet, commit_first: bool = False) -> Do | None:
-        """Handle that a stream took a set off its queue, and return what the stream does with it; None if it came too
-        late.
+        """Return what a stream does with a set that it took off its queue; None if the set came too late.
 
         DELIVER; RAISE its failure; COMMIT its end before it is delivered, and report that to commit_ended().
         """

@@ -63,7 +63,7 @@ class Damage:
         return self._search.active(tp)
 
     def found(self, cursor: Cursor, position: int, error: CorruptMessage) -> int:
-        """Handle that the entry at position is damaged.  Return how many times so far, if it has to be fetched again
+        """Record that the entry at position is damaged.  Return how many times so far, if it has to be fetched again
         after a backoff, or 0 if the policy was carried out."""
         tp, times = cursor.tp, cursor.count_damage(position)
         if times <= DAMAGE_TRIES:
@@ -115,11 +115,11 @@ class Damage:
         self._end(cursor, self._search.probed(cursor.tp, position, fetched))
 
     def without_segments(self) -> Sequence[TopicPartition]:
-        """Return partitions whose search needs the begins of the segments of their logs."""
+        """Return partitions whose search needs the start offsets of the segments of their logs."""
         return self._search.without_segments()
 
     def segments(self, cursor: Cursor, starts: Sequence[int]) -> None:
-        """Pass a search the begins of a log's segments, and the end of the log."""
+        """Pass a search the start offsets of a log's segments, and the end of the log."""
         self._end(cursor, self._search.segments(cursor.tp, starts))
 
     def _end(self, cursor: Cursor, found: SearchResult | None) -> None:

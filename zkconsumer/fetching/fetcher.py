@@ -257,7 +257,7 @@ class Fetcher:
         self._wake.set()
 
     def _stirred(self, cursor: Cursor) -> None:
-        """Handle that a cursor no longer rests."""
+        """Add a cursor that no longer rests to the busy ones."""
         if self.cursors.get(cursor.tp) is cursor:
             self._busy[cursor.tp] = cursor
             self._busy_changed = True
@@ -627,7 +627,7 @@ class Fetcher:
         self.wake()
 
     def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
-        """Handle that a fetch or a reader found the entry at position damaged."""
+        """Apply corrupt.message.policy to the entry at position, which a fetch or a reader found damaged."""
         times = self._damage.found(cursor, position, damage)
         if times:
             self._plan.back_off(cursor.tp, now() + self._backoff_s * 2**times)

@@ -125,7 +125,7 @@ class FormatProbe:
         self._running = False
 
     def fetched(self, tp: TopicPartition, position: int) -> None:
-        """Handle that a fetch at this position brought messages."""
+        """Record that a fetch at this position brought messages; a sample may be due."""
         at = now()
         if self._takes is False or at - self._sampled_at.get(tp.topic, float("-inf")) < SAMPLE_S:
             return
@@ -141,7 +141,7 @@ class FormatProbe:
             self._begin()
 
     def transactions(self, topic: str) -> None:
-        """Handle that a fetch showed that the broker leaves the ends of transactions out."""
+        """Report a topic with transactions, whose ends the broker left out of a fetch."""
         self._warnings.report(topic, TRANSACTIONS)
 
     def _begin(self) -> None:

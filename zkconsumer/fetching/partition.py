@@ -414,7 +414,7 @@ class Partition:
         return _give_back(fetched.nbytes)
 
     def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
-        """Handle that its stream took a set off its queue: it is delivered now, or it came too late.
+        """Deliver a set that its stream took off the queue, unless it came too late.
 
         commit_first: all of it is committed, and counts as done, before any of it is delivered.
         """
@@ -439,8 +439,7 @@ class Partition:
         return (Action(Do.COMMIT, fetched.resume_at, fetched),)
 
     def commit_ended(self, fetched: FetchedSet, committed: bool, now: float) -> Actions:
-        """Handle the end of the commit before the delivery; if it failed, or took too long, nothing of the set is
-        delivered."""
+        """Deliver the set if the commit before the delivery succeeded in time; otherwise deliver nothing of it."""
         counted, fetched.set_ticket = fetched.set_ticket, None
         if committed and self.may_deliver(fetched, now):
             return DELIVER
@@ -450,7 +449,7 @@ class Partition:
         return self.ended(fetched, fetched.start)
 
     def given_back(self, fetched: FetchedSet, now: float) -> Actions:
-        """Handle that its stream took a set off the queue and cannot hand it out: it is fetched again.
+        """Fetch a set again that its stream took off the queue and cannot hand out.
 
         Without this the ticket of the next set would count it as done.
         """

@@ -149,7 +149,7 @@ class Resting:
         return sum(len(group.cursors) for group in self.groups.values())
 
     def brought_nothing(self, cursor: Cursor, at: float) -> None:
-        """Handle that a fetch had no message of a busy partition; it rests once that lasts for a while."""
+        """Record that a fetch had no message of a busy partition; it rests once that lasts for a while."""
         known, since = self._quiet.setdefault(cursor.tp, (cursor, at))
         if known is not cursor:
             self._quiet[cursor.tp] = cursor, at
@@ -157,7 +157,7 @@ class Resting:
             del self._quiet[cursor.tp]
 
     def busy(self, tp: TopicPartition) -> None:
-        """Handle that a partition is busy."""
+        """Record that a partition is busy."""
         self._quiet.pop(tp, None)
 
     def due(self, now: float, alone: bool, free_bytes: int) -> tuple[list[Group], bool]:

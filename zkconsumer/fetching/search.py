@@ -83,11 +83,12 @@ class Search(Protocol):
         continues."""
 
     def without_segments(self) -> Sequence[TopicPartition]:
-        """Return partitions whose search needs the begins of the segments of their logs."""
+        """Return partitions whose search needs the start offsets of the segments of their logs."""
         ...
 
     def segments(self, tp: TopicPartition, starts: Sequence[int]) -> SearchResult | None:
-        """Handle the begins of segments, and the end of the log.  Return None if the search has ended already."""
+        """Continue with the start offsets of the segments, and the end of the log.  Return None if the search has ended
+        already."""
 
 
 class Probing(Protocol):

@@ -212,7 +212,7 @@ class Claims:
     # watches ------------------------------------------------------------------------------------------------------
 
     def _own_touched(self, path: str, changed: bool) -> None:
-        """Handle that our node vanished or was overwritten: no further message may be delivered."""
+        """Report that our node vanished or was overwritten: no further message may be delivered."""
         tp = self._by_path.get(path) if changed else None  # a lost connection says nothing about the node
         if changed and tp is None:
             self._touched.add(path)

@@ -128,7 +128,8 @@ class Member:
         self.changed(GroupChange.IDS)
 
     def owner_lost(self, tp: TopicPartition) -> None:
-        """Handle that an owner node is not ours any more: deliver no further message of it, and commit nothing."""
+        """Drop a partition whose owner node is not ours any more: deliver no further message of it, and commit
+        nothing."""
         cursor = self.cursors.get(tp)
         if cursor is not None:
             cursor.drop()
@@ -145,7 +146,7 @@ class Member:
         self.note(steps.SessionLost())
 
     def reconnected(self) -> None:
-        """Handle that the session is back, perhaps the same one: all watches are gone."""
+        """Read the group again after a reconnect, perhaps to the same session: all watches are gone."""
         self.changed(GroupChange.SESSION)
         self.audit_due.set()
 

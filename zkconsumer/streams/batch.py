@@ -168,8 +168,7 @@ class BatchReader:
         self._set = self._damage = None
 
     def leave(self) -> None:
-        """Handle that the user changes the style of reading: its batch is done, and the rest of the set is fetched
-        again."""
+        """Leave this style of reading: its batch is done, and the rest of the set is fetched again."""
         self._finish_batch()
         if self._set is not None:
             self._end_set()
@@ -180,7 +179,7 @@ class BatchReader:
             self._ticket.done()
 
     def give_up(self) -> None:
-        """Handle that the user will not come back: its batch is not done, unless it is acknowledged."""
+        """Give up, because the user will not come back: its batch is not done, unless it is acknowledged."""
         if self._set is not None:
             self._end_set()
         if self._ticket is not None and not self._on_ack:

@@ -49,14 +49,13 @@ class Reader(Protocol):
     """One style of reading a stream."""
 
     def leave(self) -> None:
-        """Handle that the user changes the style: delivered messages are done, and the rest of the set is fetched
-        again."""
+        """Leave this style of reading: delivered messages are done, and the rest of the set is fetched again."""
 
     def done(self) -> None:
         """Mark delivered messages as done, though nothing more is requested."""
 
     def give_up(self) -> None:
-        """Handle that the user will not come back: the last delivered message is not done."""
+        """Give up, because the user will not come back: the last delivered message is not done."""
 
 
 class SetReader:
