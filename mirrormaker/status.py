@@ -277,4 +277,4 @@ class StatusReporter:
             if self._terminal.rewrites:
                 self._terminal.show(line)
             elif not self._quiet:
-                log.info("%s", line, extra={"key": f"status {self._before.at}"})  # never counted as a repetition
+                log.info("%s", line, extra={"key": f"status {self._before.at}"})  # unique: never a repetition

@@ -129,7 +129,7 @@ class Watchdog:
     def __init__(self, systemd: Systemd, flows: Sequence[Flow]) -> None:
         self._systemd = systemd
         self._flows = flows
-        self._moved_at: dict[str, float] = {}  # when the partitions of a flow moved last, or had a reason not to
+        self._moved_at: dict[str, float] = {}  # by flow: last progress, or last outside reason for none
         self._positions: dict[str, dict[TopicPartition, object]] = {}
 
     def run(self, limit_s: float) -> None:

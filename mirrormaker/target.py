@@ -88,7 +88,7 @@ class Target:
         self._transactional: dict[Sender, None] = {}
         self._shared: SharedMetadata | None = None  # shared by their senders
         self._retired = Counters()  # counts of closed senders
-        self.writers: dict[str, str] = {}  # of target topics that must have no other: SOURCE/TOPIC
+        self.writers: dict[str, str] = {}  # only writer of a target topic: SOURCE/TOPIC
         self._sessions: list[ZookeeperSource] = []
         self._links: list[Links] = []
         self._tasks = tasks

@@ -214,7 +214,7 @@ class TargetTopics:
 
     def _made(self, topic: str, source: SourceTopic) -> int:
         """Create a topic if it is missing, with others that were requested; return its number of partitions."""
-        wish = self._wishes.setdefault(topic, Wish(topic, source))  # before the lock: the round of another may make it
+        wish = self._wishes.setdefault(topic, Wish(topic, source))  # before the lock: another round may create it
         with self._lock:
             if not wish.settled:
                 self._settle(wish)

@@ -114,7 +114,7 @@ class GroupOffsets:
         self.copy = copy
         self.close = close
         self.cut = cut
-        self.out_of_sync: set[TopicPartition] = set()  # read, and the stores differ: to be committed soon
+        self.out_of_sync: set[TopicPartition] = set()  # differed in the stores: to be committed soon
         self._dual = DualOffsets(
             self.kafka, self.zookeeper, bounds=bounds, report=report, left_zookeeper=left_zookeeper
         )

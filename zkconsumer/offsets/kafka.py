@@ -194,7 +194,7 @@ class KafkaOffsets:
             results = self._commits.commit(
                 group, rows, "kafka", self._retention_ms, before_send=lambda: lease.check(clocks.moment())
             )
-        except (LeaseOver, WireError) as why:  # what a request before it wrote is written: again changes nothing
+        except (LeaseOver, WireError) as why:  # earlier requests may have written: a repetition changes nothing
             return dict.fromkeys(positions, why)
         self._accepted |= {(group, tp): positions[tp] for tp, why in results.items() if why is None}
         return dict(results)

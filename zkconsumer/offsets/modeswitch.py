@@ -189,7 +189,7 @@ class OffsetMode:
                 if now() >= check_at:
                     check_at = now() + CHECK_S
                     self._check_others()
-            except ConsumerError as e:  # reported at the start, or ZooKeeper is away; `changed` is set when it is back
+            except ConsumerError as e:  # reported at the start, or ZooKeeper is away: retried when it is back
                 log.debug("the mode node: %s", e)
             sleep(PUT_S)
 

@@ -31,7 +31,7 @@ WINDOW = 200  # kazoo answers in order, and a heartbeat must not wait for thousa
 GONE = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 
 T = TypeVar("T")
-Before = Callable[[], object]  # called before each window of requests; what it raises goes to the caller, unsent
+Before = Callable[[], object]  # called before each window of requests; if it raises, the window is not sent
 Closed = dict[str, str]  # filled by a read with the nodes that are closed to us: path -> reason
 Watch = Callable[[str, bool], None]  # path, and whether the node itself changed (False: only the connection did)
 

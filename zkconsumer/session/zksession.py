@@ -237,7 +237,7 @@ class ZkSession(ZkCalls):
         self.state = {KazooState.CONNECTED: SessionState.CONNECTED, KazooState.SUSPENDED: SessionState.SUSPENDED}.get(
             state, SessionState.LOST
         )
-        log.debug("ZooKeeper session at %s is %s", self.hosts, self.state.value)  # on_state says it, by name
+        log.debug("ZooKeeper session at %s is %s", self.hosts, self.state.value)  # on_state reports it
         self._unanswered = 0
         if self.state is SessionState.LOST:
             self.lease.revoke(clocks.boot())
@@ -299,7 +299,7 @@ class ZkSession(ZkCalls):
         if not self.fenced:
             self.fenced = True
             self.lease.end_what_began()
-            log.debug("lease over: no answer of ZooKeeper at %s in time", self.hosts)  # on_fence says it, by name
+            log.debug("lease over: no answer of ZooKeeper at %s in time", self.hosts)  # on_fence reports it
             self._on_fence()
 
     def _connected(self, session_id: int | None) -> Any:

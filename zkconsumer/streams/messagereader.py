@@ -58,7 +58,7 @@ class MessageReader:
         self._decoders = decoders if decoders != (None, None) else None
         self._observer = observer
         self._set: DeliveredSet | None = None  # set that is iterated
-        self._rest: Iterator[Message] | None = None  # of that set, where an error had to be raised between two messages
+        self._rest: Iterator[Message] | None = None  # rest of that set, if an error was raised in between
         self._through = False  # True if all of it was delivered
         self._over = True  # True if the chain has ended, or was never begun
         self._messages: Iterator[Message] = iter(())
@@ -161,7 +161,7 @@ class MessageReader:
         except Exception as e:
             tp = TopicPartition(message.topic, message.partition)
             raise DecodeFailed(tp, message.offset, message, e) from e
-        except BaseException:  # ctrl-C: the message is not delivered, and asking for the next one would say it is done
+        except BaseException:  # ctrl-C: not delivered, but a request for the next one would mark it as done
             self._take_back(message)
             raise
         message.key, message.value = key, value

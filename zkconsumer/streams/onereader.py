@@ -25,7 +25,7 @@ class OneReader(dict[Any, None]):
         self._name = name
         self._may_read_here = may_read_here
         self._lock = threading.Lock()  # for two readers that begin at once; never held during a wait
-        self._thread: threading.Thread | None = None  # of a reader that is not a greenlet: it ends with it
+        self._thread: threading.Thread | None = None  # of a reader without a greenlet: it ends with the thread
         self.thread_id = 0  # of the reader
 
     def take(self) -> None:
