@@ -12,14 +12,16 @@ Refused                     any other code; has .tp .position .broker, and Broke
     NotConverted            35 of a fetch: the broker does not convert its log down for us
     CodecNotConverted       76: it does not convert messages compressed with zstd
     NotAnswered             NOT_ANSWERED (kafkawire.errors): the response leaves the partition out
-MetadataTooLong             like 12, but found before anything was sent MessageTooLarge             the fetch was
-smaller than the first wanted message (.needed: minimum of bytes, 0: unknown) Damaged                     the first
-wanted entry is damaged
+MetadataTooLong             like 12, but found before anything was sent
+MessageTooLarge             the fetch was smaller than the first wanted message (.needed: minimum of bytes, 0: unknown)
+Damaged                     the first wanted entry is damaged
 """
 
 from __future__ import annotations
 
-from kafkawire.errors import NOT_ANSWERED, BrokerError, CorruptMessage, Follows, LinkLost, LocalError, error_info
+from kafkawire.errors import NOT_ANSWERED, BrokerError, Follows, LinkLost, LocalError, error_info
+from kafkawire.fetched import Damaged as Damaged
+from kafkawire.fetched import MessageTooLarge as MessageTooLarge
 from kafkawire.model import Broker, TopicPartition
 
 # Codes after which a commit is, or may be, in the coordinator's log.  It shows the old offset until its replicas
@@ -135,31 +137,6 @@ class MetadataTooLong(LocalError):
         )
         self.tp = tp
         self.position = position
-
-
-class MessageTooLarge(LocalError):
-    """The first wanted message does not fit into the requested size."""
-
-    def __init__(
-        self, tp: TopicPartition, position: int, broker: Broker, max_bytes: int, needed: int, helps: str = ""
-    ) -> None:
-        size = f"needs at least {needed} bytes" if needed else "needs more bytes"
-        what = f"{tp} at {position} on {broker}: the message {size}, max_bytes is {max_bytes}; raise it"
-        super().__init__(what + (f"; {helps}" if helps else ""))
-        self.tp = tp
-        self.position = position
-        self.needed = needed
-
-
-class Damaged(CorruptMessage):
-    """The first wanted entry is invalid; everything before it was delivered."""
-
-    def __init__(
-        self, tp: TopicPartition, position: int, broker: Broker, damage: CorruptMessage, helps: str = ""
-    ) -> None:
-        super().__init__(damage.why, damage.position, damage.offset)
-        self.args = (f"{tp} at {position} on {broker}: {damage}" + (f"; {helps}" if helps else ""),)
-        self.tp = tp
 
 
 TIMED_OUT = 7

@@ -29,6 +29,7 @@ from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, Store
 from kafkawire.errors import LinkLost, LocalError, RemoteError, WireError
+from kafkawire.fetched import Came, Damaged, MessageTooLarge, judged
 from kafkawire.model import Broker, BrokerPartition, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
@@ -37,7 +38,7 @@ from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from zkconsumer.errors import all_committed
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.store import Committed
-from zkconsumer.refusals import Damaged, MessageTooLarge, refusal
+from zkconsumer.refusals import refusal
 
 FETCH_BYTES = 1024 * 1024
 LEAST_BYTES = 4  # of a fetch: the size of a message; 0.7 answers less with nothing, for ever
@@ -169,16 +170,13 @@ class SimpleConsumer:
     ) -> MessageSet | WireError:
         if row.error:
             return refusal(row.error, self.broker, tp, position)
-        message_set, scan = self._dialect.messages.message_set(
-            tp.topic, tp.partition, position, row.buffer, row.readable_end(self._committed), row.aborted
-        )
-        if scan.runs or scan.left_out or len(row.buffer) == scan.end:
-            return message_set
-        damage = scan.damage or self._dialect.messages.cut_short(row.buffer, scan, position, max_bytes)
+        found = judged(self._dialect, tp, position, row, max_bytes, self._committed)
         helps = self._dialect.offsets.hint(INSIDE)
-        if damage is not None:
-            return Damaged(tp, position, self.broker, damage, helps)
-        return MessageTooLarge(tp, position, self.broker, max_bytes, scan.needed, helps)
+        if found.damage is not None:
+            return Damaged(tp, position, self.broker, found.damage, helps)
+        if found.came is Came.CUT:
+            return MessageTooLarge(tp, position, self.broker, max_bytes, found.scan.needed, helps)
+        return found.messages
 
     # ---- offsets by time ---------------------------------------------------------------------------------------
 

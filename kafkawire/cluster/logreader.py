@@ -1,0 +1,246 @@
+"""Reading a range of a partition's log with blocking calls: offset maps, comparisons, logs of offsets, commands.
+
+    reader = LogReader(client, purpose="verify", patience_s=30.0)
+    reading = reader.range(tp, start, until)
+    for found in reading:
+        if isinstance(found, Gap):
+            ...                      # offsets that cannot be read, and why
+        else:
+            ... found.messages ...   # a set; reading.offset is behind it
+
+| the response | what the reader does |
+|---|---|
+| messages, or what transactions leave out | yields it and goes on behind it |
+| nothing, and the log ends | yields it, so that the caller can stop; asks again, for patience_s if there is an end |
+| nothing, though the log goes on | asks for twice as many bytes, up to max_fetch_bytes; then as where the log ends |
+| bytes of a larger entry | asks for as many as it needs, up to max_fetch_bytes; then raises MessageTooLarge |
+| a damaged entry | yields a Gap: one offset, or the rest of the range where offsets are bytes (0.7) |
+| 1 (out of range), and the log begins behind the position | yields a Gap up to the beginning of the log |
+| 1 otherwise; another broker leads; no leader; a lost link | looks the leader up and asks again, for patience_s |
+| the leader cannot tell now; no response for the partition | asks again, for patience_s |
+| any other code | raises it |
+
+While nothing comes the leader is looked up now and then: one that was deposed may not know it, and answers.  Damage
+inside an entry is found by who decodes it, who may set reading.offset behind it.  Knows no greenlet: sleep is given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.leaders import NoLeader
+from kafkawire.cluster.listoffsets import EARLIEST
+from kafkawire.cluster.metadata import Unreachable
+from kafkawire.cluster.retry import ONCE, Backoff
+from kafkawire.errors import BrokerError, Follows, LinkLost, WireError
+from kafkawire.fetched import Came, Damaged, Fetched, MessageTooLarge, judged
+from kafkawire.model import Broker, TopicPartition
+
+RETENTION = "deleted by retention while it was read"
+INSIDE = "a position inside a message looks like this too"
+AGAIN = Backoff(0.2, 2.0)
+LOOK_S = 2.0  # between two look-ups of a leader that sends nothing
+SHORT_S = 2.0  # patience, once it was in vain: the next partition is mostly led by the same broker
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Offsets from `first` on, before `until`, that could not be read, and why."""
+
+    first: int
+    until: int
+    why: str
+    error: WireError
+
+
+class NothingRead(Unreachable):
+    """Nothing was read of a partition for as long as its reader waits.  why: what went wrong; None: nothing came."""
+
+    def __init__(self, tp: TopicPartition, waited_s: float, why: WireError | None) -> None:
+        reason = f": {why}" if why is not None else "; its end is not replicated, or not flushed"
+        super().__init__(f"nothing was read of {tp} for {waited_s:g} s{reason}")
+        self.why = why
+
+
+def refused(code: int, broker: Broker, tp: TopicPartition, position: int) -> BrokerError:
+    """Return the error of a code, without advice."""
+    return BrokerError(code, f"{tp} at {position} on {broker}")
+
+
+class LogReader:
+    """Reader of the logs of one cluster, one range after the other.
+
+    purpose      of the links
+    fetch_bytes  asked for at first, and again once a larger entry was read; it grows up to max_fetch_bytes
+    wait_ms      how long a broker may wait for messages
+    patience_s   how long nothing may be read before NothingRead is raised; 0: whatever goes wrong is raised at once
+    refusal      makes the error of a broker's code: zkconsumer.refusals adds what helps
+    retrying     is called before something that went wrong is tried again
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        *,
+        purpose: str,
+        fetch_bytes: int = 1 << 20,
+        max_fetch_bytes: int = 64 << 20,
+        wait_ms: int = 100,
+        patience_s: float = 30.0,
+        refusal: Callable[[int, Broker, TopicPartition, int], BrokerError] = refused,
+        retrying: Callable[[WireError], object] = lambda why: None,
+        sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.purpose = purpose
+        self.fetch_bytes = fetch_bytes
+        self.max_fetch_bytes = max_fetch_bytes
+        self.wait_ms = wait_ms
+        self.patience_s = patience_s
+        self.refusal = refusal
+        self.retrying = retrying
+        self.sleep = sleep
+        self.now = now
+
+    def range(self, tp: TopicPartition, start: int, until: int | None = None) -> LogRange:
+        """The offsets start <= offset < until of a log.  None: without an end, and silence is no failure.
+
+        The last set may go on behind until.
+        """
+        return LogRange(self, tp, start, until)
+
+
+class LogRange:
+    """One range while it is read: iterate over it once.
+
+    offset  the next one to read; a caller may move it
+    until   where the range ends; a caller may move it
+    """
+
+    def __init__(self, reader: LogReader, tp: TopicPartition, start: int, until: int | None) -> None:
+        self.tp = tp
+        self.offset = start
+        self.until = until
+        self._reader = reader
+        self._size = reader.fetch_bytes
+        self._moved_at = reader.now()
+        self._failures = 0  # one after the other
+        self._moved = False  # the leader is looked up before the next request
+
+    def __iter__(self) -> Iterator[Fetched | Gap]:
+        """Raises NothingRead, MessageTooLarge, and errors of the broker that do not pass."""
+        while self.until is None or self.offset < self.until:
+            found = self._next()
+            if found is None:
+                continue
+            if isinstance(found, Gap):
+                self.offset = found.until
+            elif found.moves:
+                self.offset = found.messages.resume_at
+                # As much as the last set needed: large messages are not fetched twice each.
+                self._size = max(self._reader.fetch_bytes, min(self._size, 2 * len(found.messages.buffer)))
+            yield found
+            if isinstance(found, Gap) or found.moves:
+                self._moved_at, self._failures = self._reader.now(), 0  # the caller's own time does not count
+            else:
+                self._nothing(found)
+
+    def _next(self) -> Fetched | Gap | None:
+        """What is to be yielded; None: another try is due."""
+        try:
+            leader = self._leader()
+            found = self._fetched(leader)
+        except (LinkLost, NoLeader, Unreachable) as lost:
+            self._again(lost)
+            return None
+        except BrokerError as error:
+            return self._refused(error)
+        if found.came is Came.DAMAGED:
+            return self._damaged(leader, found)
+        most = self._reader.max_fetch_bytes
+        if found.came is Came.CUT:
+            if self._size >= most:
+                inside = self._reader.client.dialect.offsets.hint(INSIDE)
+                raise MessageTooLarge(self.tp, self.offset, leader, self._size, found.scan.needed, inside)
+            self._size = min(most, max(found.scan.needed, 2 * self._size))
+            return None
+        if found.came is Came.HIDDEN and self._size < most:
+            self._size = min(most, 2 * self._size)
+            return None
+        return found
+
+    def _fetched(self, leader: Broker) -> Fetched:
+        """Raises LinkLost, BrokerError."""
+        reader, d = self._reader, self._reader.client.dialect
+        request = d.requests.fetch(d, reader.wait_ms, 1, [(self.tp, self.offset, self._size)])
+        (row,) = reader.client.links.call(leader, reader.purpose, request)
+        if row.error:
+            raise reader.refusal(row.error, leader, self.tp, self.offset)
+        return judged(d, self.tp, self.offset, row, self._size)
+
+    def _leader(self) -> Broker:
+        """Raises NoLeader, Unreachable."""
+        client, moved, self._moved = self._reader.client, self._moved, False
+        leader = client.leader(self.tp, refresh=moved, retry=ONCE)  # patience_s is how long it is looked for
+        if isinstance(leader, NoLeader):
+            raise NoLeader(f"{self.tp}: {leader}", leader.lasting)
+        return leader
+
+    # ---- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def _damaged(self, leader: Broker, found: Fetched) -> Gap:
+        assert found.damage is not None
+        offsets = self._reader.client.dialect.offsets
+        damaged = Damaged(self.tp, self.offset, leader, found.damage, offsets.hint(INSIDE))
+        if not offsets.count_messages:
+            if self.until is None:
+                raise damaged
+            return Gap(self.offset, self.until, str(damaged), damaged)
+        behind = max(self.offset, found.damage.offset or 0) + 1
+        return Gap(self.offset, behind if self.until is None else min(self.until, behind), str(damaged), damaged)
+
+    def _refused(self, error: BrokerError) -> Gap | None:
+        follows = error.info.follows
+        if follows is Follows.GONE:
+            begins = self._reader.client.list_offsets({self.tp: EARLIEST})[self.tp]
+            if begins.offset is not None and self.offset < begins.offset:
+                until = begins.offset if self.until is None else min(self.until, begins.offset)
+                return Gap(self.offset, until, RETENTION, error)
+        elif not error.passes:
+            raise error
+        self._again(error, moved=follows is not Follows.WAIT)
+        return None
+
+    def _nothing(self, found: Fetched) -> None:
+        """The broker has nothing to show: it may be no leader any more, or not all of the log is replicated."""
+        reader = self._reader
+        if self.until is not None:
+            self._lose_patience(None)
+        if found.came is Came.HIDDEN or not reader.client.dialect.waits_for_data:
+            reader.sleep(reader.wait_ms / 1000)
+        try:
+            reader.client.view(max_age_s=LOOK_S, retry=ONCE)
+        except Unreachable:
+            pass  # whoever leads it answers
+
+    def _again(self, why: WireError, moved: bool = True) -> None:
+        """Wait before another try."""
+        reader = self._reader
+        if not reader.patience_s:
+            raise why
+        self._lose_patience(why)
+        reader.retrying(why)
+        self._moved = moved
+        reader.sleep(AGAIN.wait_s(self._failures))
+        self._failures += 1
+
+    def _lose_patience(self, why: WireError | None) -> None:
+        reader = self._reader
+        waited_s = reader.patience_s
+        if reader.now() - self._moved_at >= waited_s:
+            reader.patience_s = min(SHORT_S, waited_s)
+            raise NothingRead(self.tp, waited_s, why) from why
