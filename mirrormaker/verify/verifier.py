@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from groundwork.sentences import counted
 from groundwork.tasks import now
 from kafkawire import kernels
+from kafkawire.cluster.logreader import RETENTION, Gap
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
@@ -39,7 +40,7 @@ from mirrormaker.verify.bounds import (
     wait_committed,
 )
 from mirrormaker.verify.compacted import LastByKey
-from mirrormaker.verify.logs import RETENTION, Gap, Logs, Piece, close_all
+from mirrormaker.verify.logs import Logs, Piece, close_all
 from mirrormaker.verify.matching import (
     SOURCE,
     TARGET,
