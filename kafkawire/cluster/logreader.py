@@ -1,7 +1,7 @@
 """Reading a range of a partition's log with blocking calls: offset maps, comparisons, logs of offsets, commands.
 
     reader = LogReader(client, purpose="verify", patience_s=30.0)
-    reading = reader.range(tp, start, until)
+    reading = reader.range(tp, reader.begin(tp), reader.end(tp))
     for found in reading:
         if isinstance(found, Gap):
             ...                      # offsets that cannot be read, and why
@@ -32,12 +32,13 @@ from dataclasses import dataclass
 
 from kafkawire.cluster.client import KafkaClient
 from kafkawire.cluster.leaders import NoLeader
-from kafkawire.cluster.listoffsets import EARLIEST
+from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.retry import ONCE, Backoff
+from kafkawire.cluster.retry import ONCE, Backoff, RetryPolicy
 from kafkawire.errors import BrokerError, Follows, LinkLost, WireError
 from kafkawire.fetched import Came, Damaged, Fetched, MessageTooLarge, judged
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.protocol.request import CONSUMER
 
 RETENTION = "deleted by retention while it was read"
 INSIDE = "a position inside a message looks like this too"
@@ -112,6 +113,25 @@ class LogReader:
         The last set may go on behind until.
         """
         return LogRange(self, tp, start, until)
+
+    def begin(self, tp: TopicPartition) -> int:
+        """Where a log begins.  Raises WireError once patience_s is over, or if no other try may help."""
+        return self._bound(tp, EARLIEST, CONSUMER)
+
+    def end(self, tp: TopicPartition) -> int:
+        """Where the leader's own log ends, replicated or not.  Raises as begin."""
+        return self._bound(tp, LATEST, DEBUGGING)
+
+    def _bound(self, tp: TopicPartition, time: int, replica_id: int) -> int:
+        policy = RetryPolicy(retries=None, backoff=AGAIN, timeout_s=self.patience_s)
+        for attempt in policy.attempts(self.sleep, self.now):
+            refresh = attempt.number > 1
+            said = self.client.list_offsets({tp: time}, refresh=refresh, retry=ONCE, replica_id=replica_id)[tp]
+            if attempt.last or not said.retriable:
+                break
+            if said.error is not None:
+                self.retrying(said.error)
+        return said.known()
 
 
 class LogRange:

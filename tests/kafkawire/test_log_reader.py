@@ -125,8 +125,10 @@ def test_a_range_is_read_to_its_end_also_of_wrappers_and_from_within_one(
 @pytest.mark.parametrize("code", PASSING)
 def test_what_passes_is_asked_again(cluster: FakeCluster, reader: LogReader, code: int) -> None:
     fill(cluster, 3)
-    cluster.script("fetch", Fail(code), Fail(code))
-    assert read(reader.range(T0, 0, 3)) == (numbers(0, 1, 2), [])
+    for api in ("list_offsets", "fetch"):
+        cluster.script(api, Fail(code), Fail(code))
+    begin, end = reader.begin(T0), reader.end(T0)
+    assert read(reader.range(T0, begin, end)) == (numbers(0, 1, 2), [])
 
 
 def test_what_a_broker_does_not_answer_for_is_asked_again(cluster: FakeCluster, reader: LogReader) -> None:

@@ -14,23 +14,18 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 
 from groundwork.jsontext import json_value
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.leaders import NoLeader
-from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
+from kafkawire.cluster.logreader import RETENTION, Gap, LogReader, NothingRead
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.errors import BrokerError, LinkLost, WireError
-from kafkawire.model import Message, MessageSet, TopicPartition
-from kafkawire.protocol.request import CONSUMER
+from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.file import MapFile
 from zkconsumer.offsetmap.records import Begun, Entry, Record
 from zkconsumer.offsetmap.text import Header, MapDamaged, line_of, read_header, read_line
 
 PURPOSE = "offset map"
-FETCH_BYTES = 1 << 20
 PATIENCE_S = 30.0  # without a message, until the reading ends
 AGAIN_S = 0.2
 STINTS, ENTRIES = 100, 2000  # slots
@@ -99,93 +94,34 @@ def read_topic(
 ) -> MapFile:
     """Read the map, to the end of its leader's log.  pause() is called between requests.
 
-    What an election ends is waited for, as long as something is read each PATIENCE_S.  Raises WireError, MapDamaged.
+    What an election ends is waited for, as long as something is read each PATIENCE_S.  Raises WireError, ConsumerError.
     """
-    return understood(_Reader(client, TopicPartition(topic, 0), sleep, now).messages(pause), topic, slots)
+    reader = LogReader(client, purpose=PURPOSE, patience_s=PATIENCE_S, sleep=sleep, now=now)
+    return understood(_messages(reader, TopicPartition(topic, 0), pause), topic, slots)
 
 
-class _Reader:
-    """Reader of the topic's only partition.
+def _messages(reader: LogReader, tp: TopicPartition, pause: Callable[[], object]) -> Iterator[Message]:
+    """Read on until the high watermark has reached the log end offset of the leader.
 
-    It reads on until the high watermark has reached the log end offset of the leader: right after an election the high
-    watermark may lie below what was acknowledged, and the newest checkpoints would be missing.  The end is asked again
-    whenever nothing comes, since an election may have cut the log.
+    Right after an election the high watermark may lie below what was acknowledged, and the newest checkpoints would be
+    missing.  The end is asked again whenever nothing comes, since an election may have cut the log.
     """
-
-    def __init__(
-        self,
-        client: KafkaClient,
-        tp: TopicPartition,
-        sleep: Callable[[float], object],
-        now: Callable[[], float],
-    ) -> None:
-        self._client = client
-        self._tp = tp
-        self._sleep = sleep
-        self._now = now
-        self._position: int | None = None
-        self._end = 0
-
-    def messages(self, pause: Callable[[], object]) -> Iterator[Message]:
-        since = self._now()
-        while True:
-            why: WireError | None = None
-            found: MessageSet | None = None
-            try:
-                if self._position is None:
-                    self._position, self._end = self._bound(EARLIEST), self._bound(LATEST, DEBUGGING)
-                if self._position >= self._end:
-                    return
-                found = self._fetch(self._position)
-            except (LinkLost, NoLeader, Unreachable) as lost:
-                why = lost
-            except BrokerError as refused:
-                if not refused.passes:
-                    raise
-                why = refused
-            if found is not None and found.resume_at > found.start:
-                yield from found.messages()
-                self._position, since = found.resume_at, self._now()
+    reading = reader.range(tp, reader.begin(tp), reader.end(tp))
+    try:
+        for found in reading:
+            if isinstance(found, Gap):
+                if found.why == RETENTION:
+                    raise found.error
+                raise ConsumerError(f"offset map in topic {tp.topic}: its log is damaged at {found.first}: {found.why}")
+            if found.moves:
+                yield from found.messages.messages()
                 pause()
-                continue
-            if self._now() - since >= PATIENCE_S:
-                raise self._patience_over(why)
-            self._sleep(AGAIN_S)
-            with suppress(LinkLost, NoLeader, Unreachable, BrokerError):  # whatever it is, the next try meets it
-                self._client.leader(self._tp, refresh=True)
-                if self._position is not None:
-                    self._end = self._bound(LATEST, DEBUGGING)
-
-    def _fetch(self, position: int) -> MessageSet | None:
-        """The next set; None: the answer leaves the partition out."""
-        tp, dialect = self._tp, self._client.dialect
-        leader = self._client.leader(tp)
-        if isinstance(leader, NoLeader):
-            raise leader
-        rows = self._client.links.call(
-            leader, PURPOSE, dialect.requests.fetch(dialect, 100, 1, [(tp, position, FETCH_BYTES)])
-        )
-        row = next((each for each in rows if each.tp == tp), None)
-        if row is None:
-            return None
-        if row.error:
-            raise BrokerError(row.error, f"{tp} at {position} on {leader}")
-        found, scan = dialect.messages.message_set(
-            tp.topic, tp.partition, position, row.buffer, row.high_watermark, row.aborted
-        )
-        if not found.runs and scan.damage is not None:
-            raise ConsumerError(f"offset map in topic {tp.topic}: its log is damaged at {position}: {scan.damage}")
-        return found
-
-    def _bound(self, time_ms: int, replica_id: int = CONSUMER) -> int:
-        return self._client.list_offsets({self._tp: time_ms}, replica_id=replica_id)[self._tp].known()
-
-    def _patience_over(self, why: WireError | None) -> WireError:
-        if self._position is None and why is not None:
-            return why
-        reason = why or f"what lies before the end of its leader's log, {self._end}, is not replicated"
-        at = f"{self._tp}: the offset map is read at {self._position} of {self._end}"
-        return Unreachable(f"{at}, and nothing came for {PATIENCE_S:g} s: {reason}")
+            else:
+                reader.sleep(AGAIN_S)
+                reading.until = reader.end(tp)
+    except NothingRead as nothing:
+        at = f"{tp}: the offset map is read at {reading.offset} of {reading.until}"
+        raise Unreachable(f"{at}, and {nothing}") from nothing
 
 
 def _key(parts: list[object]) -> bytes:
