@@ -1,6 +1,6 @@
 """Responses to a fetch, as every reader of a partition's log judges them.
 
-judged() says which of these a response without an error code is, for a reader at a position:
+judged() says which of these a response without an error code of a broker is, for a reader at a position:
 
     MESSAGES   complete entries; the reader goes on behind them
     LEFT_OUT   no message, and the reader goes on behind it: the end of a transaction, or one that was aborted
@@ -10,6 +10,7 @@ judged() says which of these a response without an error code is, for a reader a
                single response like this may also be a message that came in between
     CUT        bytes of an entry that is larger than the fetch
     DAMAGED    the first entry is damaged
+    UNANSWERED the response leaves the partition out (NOT_ANSWERED): nothing is lost, and it is answered later
 
 An error code is a row of kafkawire.errors, whose `follows` says what comes next.
 """
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkawire.errors import CorruptMessage, LocalError
+from kafkawire.errors import NOT_ANSWERED, CorruptMessage, LocalError
 from kafkawire.model import Broker, MessageSet, Scan, TopicPartition
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Came(Enum):
     HIDDEN = "hidden"
     CUT = "cut"
     DAMAGED = "damaged"
+    UNANSWERED = "unanswered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +88,15 @@ class Damaged(CorruptMessage):
 def judged(
     dialect: Dialect, tp: TopicPartition, position: int, row: FetchedPartition, asked_bytes: int, committed: bool = True
 ) -> Fetched:
-    """Judge a response without an error code.  committed: as the fetch asked."""
+    """Judge a response without an error code of a broker.  committed: as the fetch asked."""
     end = row.readable_end(committed)
     messages, scan = dialect.messages.message_set(tp.topic, tp.partition, position, row.buffer, end, row.aborted)
     if scan.runs:
         return Fetched(Came.MESSAGES, messages, scan)
     if scan.left_out:
         return Fetched(Came.LEFT_OUT, messages, scan)
+    if row.error == NOT_ANSWERED:
+        return Fetched(Came.UNANSWERED, messages, scan)
     if not len(row.buffer):
         return Fetched(Came.HIDDEN if end is not None and end > position else Came.NOTHING, messages, scan)
     damage = scan.damage or dialect.messages.cut_short(row.buffer, scan, position, asked_bytes)

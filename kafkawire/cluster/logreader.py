@@ -11,17 +11,18 @@
 | the response | what the reader does |
 |---|---|
 | messages, or what transactions leave out | yields it and goes on behind it |
-| nothing, and the log ends | yields it, so that the caller can stop; asks again, for patience_s if there is an end |
+| nothing, and the log ends; nothing of the partition | yields it, so that the caller can stop; then asks again (*) |
 | nothing, though the log goes on | asks for twice as many bytes, up to max_fetch_bytes; then as where the log ends |
 | bytes of a larger entry | asks for as many as it needs, up to max_fetch_bytes; then raises MessageTooLarge |
 | a damaged entry | yields a Gap: one offset, or the rest of the range where offsets are bytes (0.7) |
 | 1 (out of range), and the log begins behind the position | yields a Gap up to the beginning of the log |
 | 1 otherwise; another broker leads; no leader; a lost link | looks the leader up and asks again, for patience_s |
-| the leader cannot tell now; no response for the partition | asks again, for patience_s |
+| the leader cannot tell now | asks again, for patience_s |
 | any other code | raises it |
 
-While nothing comes the leader is looked up now and then: one that was deposed may not know it, and answers.  Damage
-inside an entry is found by who decodes it, who may set reading.offset behind it.  Knows no greenlet: sleep is given.
+(*) For patience_s, if the range has an end.  The leader is looked up now and then meanwhile: one that was deposed may
+not know it, and answers.  Damage inside an entry is found by the caller that decodes it, which may set reading.offset
+behind it.  Knows no greenlet: sleep is given.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import ONCE, Backoff, RetryPolicy
-from kafkawire.errors import BrokerError, Follows, LinkLost, WireError
+from kafkawire.errors import NOT_ANSWERED, BrokerError, Follows, LinkLost, WireError
 from kafkawire.fetched import Came, Damaged, Fetched, MessageTooLarge, judged
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.protocol.request import CONSUMER
@@ -198,7 +199,7 @@ class LogRange:
         reader, d = self._reader, self._reader.client.dialect
         request = d.requests.fetch(d, reader.wait_ms, 1, [(self.tp, self.offset, self._size)])
         (row,) = reader.client.links.call(leader, reader.purpose, request)
-        if row.error:
+        if row.error not in (0, NOT_ANSWERED):
             raise reader.refusal(row.error, leader, self.tp, self.offset)
         return judged(d, self.tp, self.offset, row, self._size)
 
@@ -239,8 +240,9 @@ class LogRange:
         """The broker has nothing to show: it may be no leader any more, or not all of the log is replicated."""
         reader = self._reader
         if self.until is not None:
-            self._lose_patience(None)
-        if found.came is Came.HIDDEN or not reader.client.dialect.waits_for_data:
+            unanswered = BrokerError(NOT_ANSWERED, str(self.tp)) if found.came is Came.UNANSWERED else None
+            self._lose_patience(unanswered)
+        if found.came is not Came.NOTHING or not reader.client.dialect.waits_for_data:
             reader.sleep(reader.wait_ms / 1000)
         try:
             reader.client.view(max_age_s=LOOK_S, retry=ONCE)

@@ -17,15 +17,11 @@ from zlib import crc32
 
 from groundwork.tasks import Lock, in_turns, now, sleep
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.leaders import NoLeader
-from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
-from kafkawire.errors import NOT_ANSWERED, BrokerError, LocalError
-from kafkawire.model import Broker, MessageSet, Scan, TopicPartition
+from kafkawire.cluster.logreader import RETENTION, Gap, LogReader
+from kafkawire.errors import LocalError
+from kafkawire.model import TopicPartition
 
 PURPOSE = "resume"
-A_CONSUMER = -1
-FETCH_BYTES = 1 << 20
-LARGEST_FETCH = 64 << 20
 FRESH_S = 2.0  # metadata serves every partition for that long
 POLL_S = 0.5
 LENGTH = Struct(">i")
@@ -73,8 +69,7 @@ class TailReader:
 
     def __init__(self, client: KafkaClient, quiet_s: float) -> None:
         self._client = client
-        self._dialect = client.dialect
-        self._links = client.links
+        self._reader = LogReader(client, purpose=PURPOSE, patience_s=0, sleep=sleep, now=now)
         self._quiet_s = quiet_s
         self._lock = Lock()  # one request at a time: many partitions are read at once, each would open connections
 
@@ -93,7 +88,7 @@ class TailReader:
         end = self._quiet_end(tp, wanted)
         if end is None:
             return None
-        start = self._bound(tp, EARLIEST)
+        start = self._asked(self._reader.begin, tp)
         if begin is None or begin == end:
             return Tail(end, end, (), start == end)
         if begin > end:
@@ -103,12 +98,19 @@ class TailReader:
         digests: list[int] = []
         skips: list[tuple[int, int]] = []
         at = begin
+        reading = self._reader.range(tp, begin)
+        sets = iter(reading)
         while at < end:
             if not wanted():
                 return None
-            found, scan = self._fetched(tp, at)
-            kept_back = _lengths(scan.kept_back, at)
-            for message in in_turns(found.messages()):
+            with self._lock:
+                found = next(sets)
+            if isinstance(found, Gap):
+                if found.why == RETENTION:
+                    raise found.error
+                raise TailRefused(f"its log is damaged at {found.first}: {found.why}")
+            kept_back = _lengths(found.scan.kept_back, at)
+            for message in in_turns(found.messages.messages()):
                 while at < message.offset and at in kept_back:
                     skips.append((len(digests), kept_back[at]))
                     at += kept_back[at]
@@ -122,62 +124,34 @@ class TailReader:
                 raise TailRefused(
                     f"more than {LONGEST_TAIL} messages lie behind the last checkpoint of the map, {begin}"
                 )
-            reached = at
             while at in kept_back:
                 skips.append((len(digests), kept_back[at]))
                 at += kept_back[at]
-            if scan.left_out and at == reached:
+            if at < reading.offset:
                 raise TailRefused(f"offset {at} is missing in its log: a compacted topic cannot be compared")
-            if found.runs or scan.left_out:
+            if found.moves:
                 sleep(0)
                 continue
             sleep(POLL_S)  # it is not replicated, or not committed yet
-            if self._bound(tp, LATEST) < end:
+            if self._asked(self._reader.end, tp) < end:
                 raise _EndWasCut
         return Tail(begin, max(at, end), tuple(digests), False, tuple(skips))
 
     def _quiet_end(self, tp: TopicPartition, wanted: Callable[[], bool]) -> int | None:
-        end, since = self._bound(tp, LATEST), now()
+        end, since = self._asked(self._reader.end, tp), now()
         while now() - since < self._quiet_s:
             sleep(min(POLL_S, self._quiet_s / 4))
             if not wanted():
                 return None
-            found = self._bound(tp, LATEST)
+            found = self._asked(self._reader.end, tp)
             if found != end:
                 end, since = found, now()
         return end
 
-    def _bound(self, tp: TopicPartition, time: int) -> int:
-        self._leader(tp)
-        with self._lock:
-            return self._client.list_offsets({tp: time}, replica_id=DEBUGGING)[tp].known()
-
-    def _fetched(self, tp: TopicPartition, position: int) -> tuple[MessageSet, Scan]:
-        """What is committed from a position on; nothing: there is none yet."""
-        broker = self._leader(tp)
-        size = FETCH_BYTES
-        while True:
-            request = self._dialect.requests.fetch(self._dialect, 100, 1, [(tp, position, size)], A_CONSUMER)
-            with self._lock:
-                [row] = self._links.call(broker, PURPOSE, request)
-            if row.error not in (0, NOT_ANSWERED):  # that is an empty set: the same position is asked for again
-                raise BrokerError(row.error, f"{tp} at {position} on {broker}")
-            found, scan = self._dialect.messages.message_set(
-                tp.topic, tp.partition, position, row.buffer, row.high_watermark, row.aborted
-            )
-            larger = (row.readable_end(committed=True) or 0) > position and size < LARGEST_FETCH
-            if found.runs or scan.left_out or not (len(row.buffer) or larger):  # 3.x sends nothing of a larger batch
-                return found, scan
-            if scan.damage is not None:
-                raise TailRefused(f"its log is damaged at {position}: {scan.damage}")
-            size *= 4  # a message that is larger than the fetch
-
-    def _leader(self, tp: TopicPartition) -> Broker:
+    def _asked(self, bound: Callable[[TopicPartition], int], tp: TopicPartition) -> int:
         self._client.view(max_age_s=FRESH_S)
-        leader = self._client.leader(tp)
-        if isinstance(leader, NoLeader):
-            raise NoLeader(f"{tp}: {leader}")
-        return leader
+        with self._lock:
+            return bound(tp)
 
 
 def _lengths(kept_back: Iterable[tuple[int, int]], position: int) -> dict[int, int]:

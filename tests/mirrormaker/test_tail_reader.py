@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from functools import partial
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from kafkawire.cluster.listoffsets import EARLIEST
+from kafkawire.cluster.listoffsets import EARLIEST, LogOffset
 from kafkawire.dialects import dialect
 from kafkawire.formats.v2.read import Record
 from kafkawire.model import Broker, TopicPartition
@@ -33,13 +31,12 @@ class Log:
         self.links = self
         self.end, self._data, self._aborted, self._stable = end, data, aborted, list(stable)
 
-    def view(self, max_age_s: float) -> None: ...
-    def leader(self, tp: TopicPartition) -> Broker:
+    def view(self, **how: object) -> None: ...
+    def leader(self, tp: TopicPartition, **how: object) -> Broker:
         return HERE
 
-    def list_offsets(self, times: dict[TopicPartition, int], replica_id: int) -> dict[TopicPartition, Any]:
-        at = {tp: 0 if time == EARLIEST else self.end for tp, time in times.items()}
-        return {tp: SimpleNamespace(known=partial(at.__getitem__, tp)) for tp in times}
+    def list_offsets(self, times: dict[TopicPartition, int], **how: object) -> dict[TopicPartition, LogOffset]:
+        return {tp: LogOffset(HERE, (0 if time == EARLIEST else self.end,)) for tp, time in times.items()}
 
     def call(self, broker: Broker, purpose: str, request: Any) -> list[FetchedPartition]:
         stable = self._stable.pop(0) if self._stable else self.end
@@ -86,6 +83,12 @@ def test_an_open_transaction_is_waited_for() -> None:
 def test_an_offset_that_no_transaction_has_used_up_is_missing() -> None:
     with pytest.raises(TailRefused, match="offset 12 is missing in its log: a compacted topic cannot be compared"):
         tail(Log(17, COMMITTED + LAST + marker(16, 9, COMMIT)), 10)
+
+
+def test_an_offset_that_a_cleaner_took_from_the_end_of_a_batch_is_missing() -> None:
+    cleaned = batch([Record(10, 1000, None, b"a", ())], last=12)
+    with pytest.raises(TailRefused, match="offset 11 is missing in its log: a compacted topic cannot be compared"):
+        tail(Log(13, cleaned), 10)
 
 
 def test_what_the_target_does_not_answer_for_is_asked_for_again_where_it_was() -> None:
