@@ -14,14 +14,19 @@ What could not be read is in .missing, a sentence each: a result with one is par
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from kafkawire.cluster.metadata import MetadataSource, Unreachable
+from kafkawire.cluster.client import KafkaClient
+from kafkawire.cluster.listoffsets import EARLIEST, LATEST, problems
+from kafkawire.cluster.logreader import Gap, LogRange, LogReader
+from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.errors import BrokerError, CorruptMessage, LinkLost, RemoteError, WireError
+from kafkawire.errors import CorruptMessage, LinkLost, RemoteError, WireError
+from kafkawire.fetched import Came
 from kafkawire.model import Broker, MessageSet, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
@@ -37,22 +42,14 @@ from kafkawire.protocol.offsetrecords import (
 )
 from zkconsumer.offsets.coordinator import CommittedRow
 from zkconsumer.offsets.store import NONE
-from zkconsumer.refusals import MessageTooLarge
-from zkconsumer.simple import SimpleConsumer
+from zkconsumer.refusals import refusal
 
 FETCH_BYTES = 1024 * 1024
 TAIL_RECORDS = 20_000  # first, from the end; then four times as many, and so on
 MAX_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
-LEADERS_AGAIN = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=10.0)
+TIMEOUT_MS = 30_000
+PATIENCE_S = 10.0  # for the leader of a partition, within the time that all of it may take
 CLIENT = "zkconsumer-offsetlog"
-
-
-@dataclass(slots=True)
-class _Span:
-    """Part of a log that is still to be read."""
-
-    at: int
-    end: int
 
 
 @dataclass(slots=True)
@@ -111,34 +108,26 @@ def read_offset_log(
 ) -> OffsetLog:
     """Read all of it, or only the offsets of one group, which are in one partition.
 
-    A partition whose leader moves is read on at the next one (LEADERS_AGAIN).
+    A partition whose leader moves is read on at the next one, for which PATIENCE_S is waited.
     addresses: brokers; one must answer.  progress(records so far) is called after each fetch.  Reading ends
     after timeout_s, with what was not read in .missing.  Raises LinkLost when no broker answers.
     """
     until = now() + timeout_s
     log = OffsetLog()
-    view = _cluster(addresses, release, security)
-    numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
-    if OFFSETS_TOPIC in view.errors:
-        log.missing.append(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
-    if group is not None and numbers:
-        numbers = [group_partition(group, len(numbers))]
-    spans: dict[TopicPartition, _Span] = {}
-    left: dict[TopicPartition, BrokerError | None] = {TopicPartition(OFFSETS_TOPIC, n): None for n in numbers}
-    for attempt in LEADERS_AGAIN.attempts(sleep, now):
-        if attempt.number > 1:
-            view = _cluster(addresses, release, security)
-        again: dict[TopicPartition, BrokerError] = {}
-        for leader, tps in _led(view, left, log.missing).items():
-            with SimpleConsumer(leader.host, leader.port, release, security=security) as consumer:
-                try:
-                    again |= _read(consumer, tps, spans, log, until, progress, now)
-                except LinkLost as lost:
-                    log.missing.append(f"{len(tps)} partitions of {OFFSETS_TOPIC} led by {leader}: {lost}")
-        left = dict(again)
-        if not left or attempt.last or now() >= until:
-            break
-    log.missing += [f"{tp}{f' from {spans[tp].at} on' if tp in spans else ''}: {why}" for tp, why in left.items()]
+    with _connected(addresses, release, security, TIMEOUT_MS, sleep=sleep, now=now) as (client, view):
+        numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
+        if OFFSETS_TOPIC in view.errors:
+            log.missing.append(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
+        if group is not None and numbers:
+            numbers = [group_partition(group, len(numbers))]
+        reader = _reader(client, wait_ms=100, patience_s=min(PATIENCE_S, timeout_s), sleep=sleep, now=now)
+        for tp, (first, end) in _bounds(client, view, numbers, reader.patience_s, log.missing).items():
+            reading = reader.range(tp, first, end)
+            if first < end and now() < until:
+                reader.patience_s = min(reader.patience_s, until - now())
+                _read(reading, log, progress, lambda: now() >= until)
+            if reading.offset < end and now() >= until:
+                log.missing.append(f"{tp} from {reading.offset} on: there was no time left")
     if group is not None:
         log.offsets = {name: held for name, held in log.offsets.items() if name == group}
         log.coordinated = {name: held for name, held in log.coordinated.items() if name == group}
@@ -162,23 +151,21 @@ def last_commits(
     where the log cannot be read.
     """
     until = now() + timeout_s
-    view = _cluster(addresses, release, security)
-    numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
-    if OFFSETS_TOPIC in view.errors:
-        raise RemoteError(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
-    if not numbers:
-        return dict.fromkeys(wanted)
-    tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, len(numbers)))
-    leader = view.leader(tp)
-    if leader is None:
-        raise RemoteError(f"{tp}: it has no leader")
-    found: dict[TopicPartition, StoredOffset | None] = {}
-    timeout_ms = int(timeout_s * 1000) + 1
-    with SimpleConsumer(leader.host, leader.port, release, timeout_ms=timeout_ms, security=security) as consumer:
-        first, end, count = consumer.earliest(tp), consumer.latest(tp), TAIL_RECORDS
+    with _connected(addresses, release, security, int(timeout_s * 1000) + 1) as (client, view):
+        numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
+        if OFFSETS_TOPIC in view.errors:
+            raise RemoteError(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
+        if not numbers:
+            return dict.fromkeys(wanted)
+        tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, len(numbers)))
+        if view.leader(tp) is None:
+            raise RemoteError(f"{tp}: it has no leader")
+        reader = _reader(client, wait_ms=0, patience_s=0, now=now)
+        found: dict[TopicPartition, StoredOffset | None] = {}
+        first, end, count = reader.begin(tp), client.list_offsets({tp: LATEST})[tp].known(), TAIL_RECORDS
         while first < end and wanted - found.keys():
             start = max(first, end - count)
-            commits = _commits(consumer, tp, start, end, group, until, now)
+            commits = _commits(reader.range(tp, start), end, group, lambda: now() >= until)
             if commits is None:
                 return found
             found |= {each: row for each, row in commits.items() if each in wanted and each not in found}
@@ -216,136 +203,107 @@ def committed_rows(
 
 
 def _commits(
-    consumer: SimpleConsumer,
-    tp: TopicPartition,
-    start: int,
-    end: int,
-    group: str,
-    until: float,
-    now: Callable[[], float],
+    reading: LogRange, end: int, group: str, late: Callable[[], bool]
 ) -> dict[TopicPartition, StoredOffset | None] | None:
-    """The last commit of each partition in the records start <= offset < end, None for a tombstone; None as a whole
-    where there was no time to read all records, since a later one may say something else."""
+    """The last commit of each partition in the records up to end, None for a tombstone; None as a whole if there was no
+    time to read all records, since a later one may say something else."""
     found: dict[TopicPartition, StoredOffset | None] = {}
-    at, size = start, FETCH_BYTES
-    while at < end:
-        if now() >= until:
-            return None
-        got = consumer.fetch_many({tp: at}, size, max_wait_ms=0)[tp]
-        if isinstance(got, MessageTooLarge) and size <= MAX_BYTES:
-            size = max(size * 4, got.needed)
-            continue
-        if isinstance(got, WireError):
-            raise got
-        if _blank(got) and size < MAX_BYTES:
-            size = min(MAX_BYTES, size * 4)
-            continue
-        before, size = at, FETCH_BYTES
-        for message in got.messages():
+    if late():
+        return None
+    for got in reading:
+        if isinstance(got, Gap):
+            raise got.error
+        for message in got.messages.messages():
             record = read_record(message.key, message.value) if message.offset < end else None
             if isinstance(record, OffsetRecord) and record.group == group:
                 found[TopicPartition(record.topic, record.partition)] = record.value
-        at = got.resume_at
-        if at <= before:
+        if reading.offset >= end:
+            break
+        if late():
+            return None
+        if not got.moves and got.came is not Came.UNANSWERED:
             break  # compacted away to the end
     return found
 
 
-def _cluster(addresses: Sequence[tuple[str, int]], release: str, security: Security) -> ClusterView:
-    """The cluster: all topics are asked for, so that none is created.  Raises LinkLost when no broker answers."""
+@contextmanager
+def _connected(
+    addresses: Sequence[tuple[str, int]],
+    release: str,
+    security: Security,
+    timeout_ms: int,
+    *,
+    sleep: Callable[[float], object] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> Iterator[tuple[KafkaClient, ClusterView]]:
+    """The cluster, and a view of all topics, so that none is created.  Raises LinkLost when no broker answers."""
     versions = ClusterVersions(release)
-    links = Links(CLIENT, versions.connect(security.connect()))
+    links = Links(CLIENT, versions.connect(security.connect()), timeout_ms)
     try:
         links.meet([Broker(-1 - n, host, port) for n, (host, port) in enumerate(addresses)])
-        return MetadataSource(addresses, versions.dialect, links).read(None)
-    except Unreachable as away:
-        raise LinkLost(str(away)) from away
+        client = KafkaClient.of_brokers(addresses, links, versions.dialect, sleep=sleep, now=now)
+        try:
+            view = client.view()
+        except Unreachable as away:
+            raise LinkLost(str(away)) from away
+        yield client, view
     finally:
         links.close()
 
 
-def _led(view: ClusterView, tps: Iterable[TopicPartition], missing: list[str]) -> dict[Broker, list[TopicPartition]]:
-    led: dict[Broker, list[TopicPartition]] = {}
-    for tp in tps:
-        leader = view.leader(tp)
-        if leader is None:
-            missing.append(f"{tp}: it has no leader")
-        else:
-            led.setdefault(leader, []).append(tp)
-    return led
-
-
-def _read(
-    consumer: SimpleConsumer,
-    tps: Sequence[TopicPartition],
-    spans: dict[TopicPartition, _Span],
-    log: OffsetLog,
-    until: float,
-    progress: Callable[[int], object],
+def _reader(
+    client: KafkaClient,
+    *,
+    wait_ms: int,
+    patience_s: float,
+    sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float],
-) -> dict[TopicPartition, BrokerError]:
-    """Read the partitions that one broker leads, in common fetches; spans: how far, also of earlier calls.
-
-    Returns those to be read on after another look for their leaders, with the reason.  Raises LinkLost.
-    """
-    again = _begin(consumer, [tp for tp in tps if tp not in spans], spans, log.missing)
-    at = {tp: span for tp in tps if (span := spans.get(tp)) is not None and span.at < span.end}
-    size = FETCH_BYTES
-    while at and now() < until:
-        found = consumer.fetch_many({tp: span.at for tp, span in at.items()}, size)
-        size = _next_size(size, found)
-        for tp, got in found.items():
-            if isinstance(got, MessageSet):
-                at[tp].at = _take(tp, got, log)
-            elif isinstance(got, BrokerError) and got.passes:
-                again[tp] = got
-            elif not isinstance(got, MessageTooLarge) or size > MAX_BYTES:
-                log.missing.append(f"{tp} from {at[tp].at} on: {got}")
-                at[tp].at = at[tp].end
-        at = {tp: span for tp, span in at.items() if span.at < span.end and tp not in again}
-        progress(log.records)
-    log.missing += [f"{tp} from {span.at} on: there was no time left" for tp, span in at.items()]
-    return again
+) -> LogReader:
+    return LogReader(
+        client,
+        purpose="offset log",
+        fetch_bytes=FETCH_BYTES,
+        max_fetch_bytes=MAX_BYTES,
+        wait_ms=wait_ms,
+        patience_s=patience_s,
+        refusal=refusal,
+        sleep=sleep,
+        now=now,
+    )
 
 
-def _begin(
-    consumer: SimpleConsumer, tps: Iterable[TopicPartition], spans: dict[TopicPartition, _Span], missing: list[str]
-) -> dict[TopicPartition, BrokerError]:
-    """Find first offset and end of each log.  Returns what has to be asked again, with the reason."""
-    again: dict[TopicPartition, BrokerError] = {}
-    for tp in tps:
-        try:
-            spans[tp] = _Span(consumer.earliest(tp), consumer.latest(tp))
-        except LinkLost:
-            raise
-        except WireError as why:
-            if isinstance(why, BrokerError) and why.passes:
-                again[tp] = why
+def _bounds(
+    client: KafkaClient, view: ClusterView, numbers: Iterable[int], patience_s: float, missing: list[str]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """First offset and end of each log; those that are not known are reported."""
+    tps = [TopicPartition(OFFSETS_TOPIC, number) for number in numbers]
+    missing += [f"{tp}: it has no leader" for tp in tps if view.leader(tp) is None]
+    led = [tp for tp in tps if view.leader(tp) is not None]
+    election = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=patience_s)
+    first, end = (client.list_offsets(dict.fromkeys(led, time), retry=election) for time in (EARLIEST, LATEST))
+    missing += problems({tp: said for found in (first, end) for tp, said in found.items() if said.error is not None})
+    return {tp: (first[tp].known(), end[tp].known()) for tp in led if not (first[tp].error or end[tp].error)}
+
+
+def _read(reading: LogRange, log: OffsetLog, progress: Callable[[int], object], late: Callable[[], bool]) -> None:
+    """Read one partition until its end, or until it is late; what cannot be read is reported."""
+    try:
+        for got in reading:
+            if isinstance(got, Gap):
+                log.missing.append(f"{reading.tp} from {got.first} to {got.until - 1}: {got.why}")
             else:
-                missing.append(f"{tp}: {why}")
-    return again
+                _take(reading.tp, got.messages, log)
+            progress(log.records)
+            if late():
+                break
+    except WireError as why:
+        log.missing.append(f"{reading.tp} from {reading.offset} on: {why}")
 
 
-def _next_size(size: int, found: Mapping[TopicPartition, MessageSet | WireError]) -> int:
-    """Bytes a partition of the next fetch: more where a record did not fit, and then the usual size again."""
-    needed = [got.needed for got in found.values() if isinstance(got, MessageTooLarge)]
-    if not needed and all(map(_blank, found.values())):
-        return min(MAX_BYTES, size * 4)
-    return max(size * 4, *needed) if needed else FETCH_BYTES
-
-
-def _blank(got: MessageSet | WireError) -> bool:
-    """Whether nothing came though the log goes on: asked as before 0.10.1, Kafka 3.x sends nothing of a batch that is
-    larger than the fetch."""
-    end = got.high_watermark if isinstance(got, MessageSet) else None
-    return isinstance(got, MessageSet) and got.resume_at == got.start and end is not None and end > got.start
-
-
-def _take(tp: TopicPartition, got: MessageSet, log: OffsetLog) -> int:
-    """Add the records of a set; returns where to read on: after a damaged one, which is reported."""
+def _take(tp: TopicPartition, got: MessageSet, log: OffsetLog) -> None:
+    """Add the records of a set, up to a damaged one, which is reported."""
     try:
         for message in got.messages():
             log.add(message.key, message.value)
     except CorruptMessage as damage:
         log.missing.append(f"{tp}, in the set from {got.start} to {got.resume_at}: {damage}")
-    return got.resume_at

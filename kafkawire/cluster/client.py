@@ -69,10 +69,12 @@ class KafkaClient:
         *,
         retry: RetryPolicy = ONCE,
         purpose: str = PURPOSE,
+        sleep: Callable[[float], object] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
     ) -> KafkaClient:
         """A client of brokers that describe themselves (0.8 and later): any one of these tells of all."""
         source = MetadataLeaders(MetadataSource(bootstrap, dialect, links))
-        return cls(source, links, dialect, retry=retry, purpose=purpose)
+        return cls(source, links, dialect, retry=retry, purpose=purpose, sleep=sleep, now=now)
 
     # ---- view and leaders --------------------------------------------------------------------------------------------
 

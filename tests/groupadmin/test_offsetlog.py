@@ -154,25 +154,23 @@ def test_partitions_that_a_broker_does_not_answer_for_are_asked_for_again(cluste
     assert (log.missing, log.offsets["one"][T0].offset) == ([], 5)
 
 
-class WholeOnly(FakeCluster):
-    """As 3.x, for requests of 0.8: nothing of an entry that is larger than the fetch, and no error."""
-
-    def slice(self, broker: int, tp: tuple[str, int], offset: int, max_bytes: int) -> tuple[int, int, bytes]:
-        code, end, data = super().slice(broker, tp, offset, max_bytes)
-        cut = len(data) < 12 or len(data) < 12 + int.from_bytes(data[8:12], "big")
-        return code, end, b"" if cut else data
+def test_newest_commits_are_known_once_the_broker_answers_for_the_partition(cluster: FakeCluster):
+    keep(cluster, "a", offset("a", T0, 5), offset("a", T0, 6))
+    cluster.script("fetch", Throttle(), Throttle())
+    found = last_commits(cluster.bootstrap, "0.8.2", "a", {T0})
+    assert found == {T0: StoredOffset(6, "", 1_500_000_000_000)}
 
 
-def test_a_record_of_which_a_later_broker_sends_nothing_until_it_fits_is_read(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(offsetlog, "FETCH_BYTES", 60)
-    with WholeOnly({OFFSETS_TOPIC: PARTITIONS}) as cluster:
-        keep(cluster, "a", entry(b"x" * 200), offset("a", T0, 5))
-        keep(cluster, "b", entry(b"x" * 200), offset("b", T0, 6))
-        log = read_offset_log(cluster.bootstrap, timeout_s=5.0)
-        found = last_commits(cluster.bootstrap, "0.8.2", "a", {T0})
-    assert log.missing == []
-    assert {name: held[T0].offset for name, held in log.offsets.items()} == {"a": 5, "b": 6}
-    assert found == {T0: StoredOffset(5, "", 1_500_000_000_000)}
+def test_a_damaged_record_costs_what_it_holds_and_is_told(cluster: FakeCluster):
+    keep(cluster, "a", offset("a", T0, 5))
+    keep(cluster, "a", offset("a", T0, 6), offset("a", T1, 7))
+    number = group_partition("a", PARTITIONS)
+    log = cluster.logs[OFFSETS_TOPIC, number].entries
+    log[1] = 1, log[1][1][:8] + b"\xff" * 4 + log[1][1][12:]
+    found = read_offset_log(cluster.bootstrap)
+    assert {tp: held.offset for tp, held in found.offsets["a"].items()} == {T0: 5, T1: 7}
+    (missing,) = found.missing
+    assert missing.startswith(f"{OFFSETS_TOPIC}/{number} from 1 to 1: ")
 
 
 def test_the_newest_commits_are_found_from_the_end_and_a_tombstone_is_one(
