@@ -162,7 +162,7 @@ def last_commits(
             raise RemoteError(f"{tp}: it has no leader")
         reader = _reader(client, wait_ms=0, patience_s=0, now=now)
         found: dict[TopicPartition, StoredOffset | None] = {}
-        first, end, count = reader.begin(tp), client.list_offsets({tp: LATEST})[tp].known(), TAIL_RECORDS
+        first, end, count = reader.begin(tp), reader.shown_end(tp), TAIL_RECORDS
         while first < end and wanted - found.keys():
             start = max(first, end - count)
             commits = _commits(reader.range(tp, start), end, group, lambda: now() >= until)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kafkawire.cluster.client import KafkaClient
@@ -123,11 +124,17 @@ class LogReader:
         """Where the leader's own log ends, replicated or not.  Raises as begin."""
         return self._bound(tp, LATEST, DEBUGGING)
 
+    def shown_end(self, tp: TopicPartition) -> int:
+        """Where a log ends for consumers: what is behind it is not replicated, or in an open transaction."""
+        return self._bound(tp, LATEST, CONSUMER)
+
     def _bound(self, tp: TopicPartition, time: int, replica_id: int) -> int:
         policy = RetryPolicy(retries=None, backoff=AGAIN, timeout_s=self.patience_s)
         for attempt in policy.attempts(self.sleep, self.now):
             refresh = attempt.number > 1
-            said = self.client.list_offsets({tp: time}, refresh=refresh, retry=ONCE, replica_id=replica_id)[tp]
+            said = self.client.list_offsets(
+                {tp: time}, refresh=refresh, retry=ONCE, replica_id=replica_id, committed=replica_id == CONSUMER
+            )[tp]
             if attempt.last or not said.retriable:
                 break
             if said.error is not None:
@@ -244,10 +251,9 @@ class LogRange:
             self._lose_patience(unanswered)
         if found.came is not Came.NOTHING or not reader.client.dialect.waits_for_data:
             reader.sleep(reader.wait_ms / 1000)
-        try:
-            reader.client.view(max_age_s=LOOK_S, retry=ONCE)
-        except Unreachable:
-            pass  # whoever leads it answers
+        if not reader.client.dialect.partitions_by_broker:
+            with suppress(Unreachable):  # the leader that is known answers
+                reader.client.view(max_age_s=LOOK_S, retry=ONCE)
 
     def _again(self, why: WireError, moved: bool = True) -> None:
         """Wait before another try."""

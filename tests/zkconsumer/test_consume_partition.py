@@ -8,10 +8,8 @@ import threading
 import pytest
 
 from kafkawire.cluster.metadata import Unreachable
-from kafkawire.cluster.retry import Backoff, RetryPolicy
 from localkafka.waiting import wait_until
-from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry
-from zkconsumer.commands import partition
+from tests.fakes.broker import FakeCluster, entry
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
 from zkconsumer.errors import ConsumerError, DamagedMessage
@@ -69,21 +67,14 @@ def test_a_leader_that_moves_costs_no_message_and_repeats_none(capsys: pytest.Ca
         assert "looking for the leader again" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("code", [-1, 9, 56, 74, 75, 78])
-def test_whatever_the_leader_says_after_an_election_is_waited_for(code: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(partition, "LEADER_RETRIES", RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.01)))
-    with FakeCluster({"t": 1}, brokers=2) as cluster:
-        fill(cluster, 0, 3)
-        cluster.script("list_offsets", Fail(code), Fail(code))
-        cluster.script("fetch", Fail(code), Fail(code))
-        assert read(cluster, SMALLEST, 3) == b"0\n1\n2\n"
-
-
 def test_an_offset_outside_the_log_is_refused_with_what_it_holds():
     with FakeCluster({"t": 1}) as cluster:
         fill(cluster, 0, 3)
         with pytest.raises(ConsumerError, match=r"t/0 at 9: its log holds 0 to 3; give --offset in between"):
             read(cluster, 9, None)
+        del cluster.logs["t", 0].entries[:2]
+        with pytest.raises(ConsumerError, match=r"t/0 at 1: its log holds 2 to 3; "):
+            read(cluster, 1, None)
 
 
 def test_a_damaged_message_is_named_with_its_partition_behind_all_that_was_before_it():
@@ -112,12 +103,3 @@ def test_a_cluster_out_of_reach_at_the_start_is_said_at_once():
     reader = OnePartition([("127.0.0.1", 9)], "t", 0, start=0, release="0.8.2", timeout_ms=2000)
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9"):
         reader.run(MessageFormat(), None, 200, io.BytesIO())
-
-
-def test_what_a_broker_does_not_answer_for_is_asked_for_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(partition, "LEADER_RETRIES", RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.01)))
-    with FakeCluster({"t": 1}) as cluster:
-        fill(cluster, 0, 3)
-        cluster.script("list_offsets", LeaveOut(("t", 0)))
-        cluster.script("fetch", Throttle(), Throttle())
-        assert read(cluster, SMALLEST, 3) == b"0\n1\n2\n"

@@ -1,6 +1,6 @@
 """Command `zkconsumer consume --partition`: reads one partition at its leader, without a group or commits.
 
-If the leader moves or dies, the next one is looked up among all known brokers, up to LEADER_RETRIES times.
+If the leader moves or dies, the next one is looked up among all known brokers, for LEADER_S at most.
 """
 
 from __future__ import annotations
@@ -8,34 +8,33 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, TypeVar
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import BinaryIO
 
 from groundwork.output import print_note
 from groundwork.sentences import counted
 from groundwork.streams import discard
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.metadata import NothingKnown, Unreachable
+from kafkawire.cluster.leaders import MetadataLeaders, NoLeader
+from kafkawire.cluster.logreader import RETENTION, Gap, LogReader
+from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.retry import Backoff, RetryPolicy
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
-from kafkawire.dialects import expected
-from kafkawire.errors import BrokerError, CorruptMessage, LinkLost
+from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Message, MessageSet, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.net.security import OPEN, Security
 from zkconsumer.commands import pipes
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.errors import ConsumerError, DamagedMessage
-from zkconsumer.refusals import MessageTooLarge, OffsetOutOfRange
-from zkconsumer.simple import SimpleConsumer
+from zkconsumer.refusals import refusal
 
-LEADER_RETRIES = RetryPolicy(retries=None, timeout_s=30.0, backoff=Backoff(0.5, factor=1.0))
+LEADER_S = 30.0  # how long a leader is looked for
+STARTING = RetryPolicy(backoff=Backoff(0.5, factor=1.0), election_s=LEADER_S)  # of brokers that know of nothing yet
 WAIT_MS = 250  # wait of a fetch that finds nothing, which delays the notice of a closed pipe
-FETCH_BYTES, MAX_BYTES = 1 << 20, 1 << 28
+MAX_BYTES = 1 << 28
 SMALLEST, LARGEST = "smallest", "largest"
-
-T = TypeVar("T")
 
 
 class NoSuchPartition(ConsumerError):
@@ -49,8 +48,7 @@ class Stop(Exception):
 class OnePartition:
     """Reader of a partition from `start`: an offset, smallest or largest.
 
-    brokers: any brokers of the cluster; they name the leader.  look_up: used instead if brokers do not know
-    it.
+    brokers: any brokers of the cluster; they name the leader.  look_up: used instead if brokers do not know it.
     """
 
     def __init__(
@@ -67,18 +65,20 @@ class OnePartition:
     ) -> None:
         self._tp = TopicPartition(topic, partition)
         self._start = start
-        self._release = release
-        self._waits = expected(release).waits_for_data
-        self._timeout_ms = timeout_ms
-        self._found = False  # True after the partition was found once: if it is missing later, it is expected back
-        self._security = security
+        self._brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers)]
         versions = ClusterVersions(release)
         self._links = Links("zkconsumer", versions.connect(security.connect()), timeout_ms)
-        cluster = KafkaClient.of_brokers(brokers, self._links, versions.dialect)
-        self._look_up: Callable[[], ClusterView] = look_up or (lambda: cluster.view(refresh=True))
-        self._consumer: SimpleConsumer | None = None
-        self._max_bytes = FETCH_BYTES
-        self._blank: int | None = None  # offset of the last fetch, if it brought nothing although the log continues
+        by_metadata = MetadataLeaders(MetadataSource(brokers, versions.dialect, self._links))
+        source = by_metadata if look_up is None else _LookedUp(look_up)
+        self._reader = LogReader(
+            KafkaClient(source, self._links, versions.dialect),
+            purpose="consume",
+            max_fetch_bytes=MAX_BYTES,
+            wait_ms=WAIT_MS,
+            patience_s=LEADER_S,
+            refusal=refusal,
+            retrying=lambda why: print_note(f"{why}; looking for the leader again"),
+        )
 
     def run(
         self,
@@ -106,31 +106,27 @@ class OnePartition:
 
     def close(self) -> None:
         """Close all connections."""
-        self._leave()
         self._links.close()
 
     def print_all(
         self, message_format: MessageFormat, max_messages: int | None, timeout_ms: int | None, to: BinaryIO
     ) -> None:
         """Read and print, without handling signals and pipes."""
-        position = self._begin()
+        reading = self._reader.range(self._tp, self._begin())
         printed, since = 0, time.monotonic()
-        while True:
+        for found in reading:
             if pipes.has_no_reader(to):
                 raise Stop
-            fetched = self._fetch(position)
-            for message in self._messages(fetched):
+            if isinstance(found, Gap):
+                raise self._outside(found.first) if found.why == RETENTION else found.error
+            for message in self._messages(found.messages):
                 to.write(message_format.line(message))
                 printed, since = printed + 1, time.monotonic()
                 if printed == max_messages:
                     return
             to.flush()
-            self._see_large_batch(fetched)
-            position = fetched.resume_at
             if timeout_ms is not None and (time.monotonic() - since) * 1000 >= timeout_ms:
                 return
-            if not fetched.runs and not self._waits:
-                time.sleep(WAIT_MS / 1000)
 
     def _messages(self, fetched: MessageSet) -> Iterator[Message]:
         """Yield the messages.  Raises DamagedMessage, with the partition and the offset behind the damage."""
@@ -143,86 +139,50 @@ class OnePartition:
             helps = "give --offset behind it to read on"
             raise DamagedMessage(self._tp, at, "the message is damaged", damage, helps) from damage
 
-    def _see_large_batch(self, fetched: MessageSet) -> None:
-        """Fetch more after two empty fetches before the end of the log: Kafka 3.x returns them if a batch is larger
-        than the fetch."""
-        end = fetched.high_watermark
-        blank = fetched.resume_at if not fetched.runs and end is not None and end > fetched.resume_at else None
-        if blank is not None and blank == self._blank:
-            self._max_bytes = min(MAX_BYTES, 2 * self._max_bytes)
-        self._blank = blank
-
     def _begin(self) -> int:
-        if isinstance(self._start, int):
-            return self._start
-        return self._ask(lambda at: at.earliest(self._tp) if self._start == SMALLEST else at.latest(self._tp))
+        """Return the position to start at.  Raises NoSuchPartition, and ConsumerError if the log does not hold it."""
+        self._links.meet(self._brokers)
+        self._require_partition()
+        if self._start == SMALLEST:
+            return self._reader.begin(self._tp)
+        if not isinstance(self._start, int):
+            return self._reader.shown_end(self._tp)
+        if not self._reader.begin(self._tp) <= self._start <= self._reader.end(self._tp):
+            raise self._outside(self._start)
+        return self._start
 
-    def _fetch(self, position: int) -> MessageSet:
-        while True:
-            try:
-                return self._ask(lambda at: at.fetch(*self._tp, position, self._max_bytes, WAIT_MS))
-            except MessageTooLarge as e:
-                if self._max_bytes >= MAX_BYTES:
-                    raise
-                self._max_bytes = min(MAX_BYTES, max(e.needed, 2 * self._max_bytes))
-            except OffsetOutOfRange:
-                low, high = self._ask(lambda at: (at.earliest(self._tp), at.latest(self._tp)))
-                raise ConsumerError(
-                    f"{self._tp} at {position}: its log holds {low} to {high}; give --offset in between, smallest or"
-                    " largest"
-                ) from None
-
-    # the leader ---------------------------------------------------------------------------------------------------
-
-    def _ask(self, question: Callable[[SimpleConsumer], T]) -> T:
-        """Return question(the leader), retried at the next leader while leaders change (LEADER_RETRIES)."""
-        for attempt in LEADER_RETRIES.attempts(time.sleep, time.monotonic):
-            try:
-                consumer = self._consumer = self._consumer or self._lead()
-                answer = question(consumer)
-            except (LinkLost, BrokerError, Unreachable, _NoLeader) as e:
-                lasting = isinstance(e, BrokerError) and not e.passes
-                never = isinstance(e, Unreachable) and not (self._found or isinstance(e, NothingKnown))
-                if attempt.last or lasting or never:
-                    raise
-                print_note(f"{e}; looking for the leader again")
-                self._leave()
-            else:
-                self._found = True
-                return answer
-        raise AssertionError("the last try returns or raises")
-
-    def _lead(self) -> SimpleConsumer:
-        leader = self._leader()
-        host, port = leader.host, leader.port
-        return SimpleConsumer(
-            host, port, self._release, "zkconsumer", self._timeout_ms, broker_id=leader.id, security=self._security
+    def _outside(self, position: int) -> ConsumerError:
+        low, high = self._reader.begin(self._tp), self._reader.shown_end(self._tp)
+        return ConsumerError(
+            f"{self._tp} at {position}: its log holds {low} to {high}; give --offset in between, smallest or largest"
         )
 
-    def _leader(self) -> Broker:
-        """Return the leader, from the metadata of all topics: a request that names a topic may create it."""
-        view = self._look_up()
+    def _require_partition(self) -> None:
+        """Ask for all topics: asking for one by name may create it.  Raises NoSuchPartition."""
+        view = self._reader.client.view(refresh=True, retry=STARTING)
         partitions = view.topics.get(self._tp.topic)
-        if partitions is None and self._tp.topic not in view.errors and not self._found:
+        if partitions is None and self._tp.topic not in view.errors:
             raise NoSuchPartition(f"topic {self._tp.topic} does not exist; zkconsumer topics lists those there are")
-        if partitions is not None and self._tp.partition not in partitions and not self._found:
+        if partitions is not None and self._tp.partition not in partitions:
             there = ", ".join(map(str, view.partitions(self._tp.topic)))
             raise NoSuchPartition(
                 f"{self._tp}: the topic has {counted(len(partitions), 'partition')}, {there or 'none now'}"
             )
-        leader = view.leader(self._tp)
-        if leader is None:
-            raise _NoLeader(f"{self._tp} has no leader now")
-        return leader
-
-    def _leave(self) -> None:
-        if self._consumer is not None:
-            self._consumer.close()
-            self._consumer = None
 
 
-class _NoLeader(ConsumerError):
-    """Raised when the partition has no leader at the moment."""
+class _LookedUp:
+    """Leaders as a function has them: of 0.7, whose brokers do not know them."""
+
+    reads_all = True
+
+    def __init__(self, look_up: Callable[[], ClusterView]) -> None:
+        self._look_up = look_up
+
+    def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
+        return self._look_up()
+
+    def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
+        return view.leader(tp) or NoLeader("it has no leader now")
 
 
 def _stop(number: int, frame: object) -> None:
