@@ -15,6 +15,7 @@ from groupadmin.plan.resets import TimeAnswer
 from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, LogOffset, problems
 from kafkawire.errors import BrokerError, LinkLost, WireError
+from kafkawire.fetched import Came, judged
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.exchange import exchange
 from kafkawire.protocol import apis
@@ -128,13 +129,10 @@ def _look(
         return f"{tp}: whether an entry begins at {at} is not known: {fetched}", 0
     if fetched.error:
         return f"{tp}: the broker cannot read at {at} (error {fetched.error})", 0
-    messages = admin.dialect.messages
-    message_set, scan = messages.message_set(tp.topic, tp.partition, at, fetched.buffer, None, fetched.aborted)
-    damage = scan.damage or messages.cut_short(fetched.buffer, scan, at, asked)
-    if scan.runs:
-        damage = damage_in(message_set)
-    elif damage is None and scan.needed:
-        return "", scan.needed
+    found = judged(admin.dialect, tp, at, fetched, asked)
+    if found.came is Came.CUT:
+        return "", found.scan.needed
+    damage = damage_in(found.messages) if found.came is Came.MESSAGES else found.damage
     if damage is None:
         return "", 0
     return f"{tp}: no message begins at {at} ({damage.why}); positions of 0.7 are where messages begin", 0

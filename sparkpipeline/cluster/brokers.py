@@ -26,6 +26,7 @@ from kafkawire.cluster.retry import Attempt
 from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import Follows, LinkLost, RemoteError
+from kafkawire.fetched import Came, judged
 from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.protocol import adminapis, apis
@@ -303,21 +304,18 @@ class Brokers:
         """Consecutive sets from `at` on, until one reaches `until` or the log ends."""
         size, committed = FETCH_BYTES, self.access.committed
         while at < until:
-            row = self.fetch(tp, at, size)
-            message_set, scan = self.dialect.messages.message_set(
-                tp.topic, tp.partition, at, row.buffer, row.high_watermark, row.aborted
-            )
-            if message_set.resume_at > at:
-                yield message_set
-                at = message_set.resume_at
-            elif scan.damage is not None:
-                raise CorruptData(str(scan.damage), **_where(tp, at))
-            elif not len(row.buffer) and ((row.readable_end(committed) or 0) <= at or size >= MAX_FETCH_BYTES):
+            found = judged(self.dialect, tp, at, self.fetch(tp, at, size), size, committed)
+            if found.moves:
+                yield found.messages
+                at = found.messages.resume_at
+            elif found.damage is not None:
+                raise CorruptData(str(found.damage), **_where(tp, at))
+            elif found.came is Came.NOTHING or (found.came is Came.HIDDEN and size >= MAX_FETCH_BYTES):
                 return  # `until` lies beyond the end of the log: nothing there is of that time yet
             elif size >= MAX_FETCH_BYTES:
                 raise MessageTooLarge(f"does not fit into {size} bytes", **_where(tp, at))
             else:
-                size = min(max(size * 2, scan.needed), MAX_FETCH_BYTES)
+                size = min(max(size * 2, found.scan.needed), MAX_FETCH_BYTES)
 
     # ---- what goes wrong ---------------------------------------------------------------------------------------------
 

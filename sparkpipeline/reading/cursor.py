@@ -23,6 +23,7 @@ from collections.abc import Iterable
 
 from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
+from kafkawire.fetched import Came, judged
 from kafkawire.model import Broker, MessageSet
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, PipelineError
@@ -77,7 +78,7 @@ class Cursor:
         self.kept_back = 0
         self._committed = committed
         self._options = options
-        self._messages = spoken.messages
+        self._spoken = spoken
         self._exact = not spoken.offsets.count_messages
         self._sizes = sizes
         self._grown = 0  # bytes that a message of this range was seen to need
@@ -109,28 +110,23 @@ class Cursor:
 
         Raises MessageTooLarge, CorruptData and DataLoss.
         """
-        tp = self.range.tp
-        found, scan = self._messages.message_set(
-            tp.topic, tp.partition, self.position, answer.buffer, answer.high_watermark, answer.aborted
-        )
-        if scan.runs or scan.left_out:
-            self._keep_back(scan.kept_back)
-            if scan.runs:
-                self._sizes.seen(found)
-            self.move(found.resume_at, now)
-            return found if scan.runs else None
-        damage = scan.damage
-        if damage is None and self._exact:
-            damage = self._messages.cut_short(answer.buffer, scan, self.position, asked_bytes)
-        if damage is not None:
+        found = judged(self._spoken, self.range.tp, self.position, answer, asked_bytes, self._committed)
+        if found.moves:
+            self._keep_back(found.scan.kept_back)
+            whole = found.came is Came.MESSAGES
+            if whole:
+                self._sizes.seen(found.messages)
+            self.move(found.messages.resume_at, now)
+            return found.messages if whole else None
+        if (damage := found.damage) is not None:
             sentence = f"{damage}{self._begins_inside()}{'; ' * bool(self._options.damage_helps)}"
             told = CorruptData(f"{sentence}{self._options.damage_helps}", **self.where(broker, offset=damage.offset))
             told.position = damage.position
             raise told
-        if len(answer.buffer):
-            self._grow(asked_bytes, scan.needed, broker)
+        if found.came is Came.CUT:
+            self._grow(asked_bytes, found.scan.needed, broker)
         else:
-            end = answer.readable_end(self._committed)
+            end = found.messages.high_watermark
             # not told: it ends where nothing comes
             self._nothing(self.position if end is None else end, asked_bytes, broker, now)
         return None

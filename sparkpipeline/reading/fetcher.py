@@ -21,6 +21,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 
 from kafkawire.errors import BrokerErrorInfo, Follows, LinkLost, error_info
+from kafkawire.fetched import Came, judged
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
 from kafkawire.protocol.buffers import Buffers
@@ -298,16 +299,15 @@ class RangeFetcher:
     def _readable(self, cursor: Cursor, position: int) -> int | None:
         """The first offset that a fetch at a position brings whole; None: nothing that can be read."""
         row = self._probed(cursor, position)
-        messages = self._brokers.dialect.messages
         if row is None:
             return None
-        found, scan = messages.message_set(
-            cursor.range.topic, cursor.range.partition, position, row.buffer, row.high_watermark, row.aborted
-        )
-        if not scan.runs:
-            return scan.resume_at if scan.left_out else None
+        spoken = self._brokers.dialect
+        judgement = judged(spoken, cursor.range.tp, position, row, self._options.fetch_bytes)
+        found = judgement.messages
+        if judgement.came is not Came.MESSAGES:
+            return found.resume_at if judgement.moves else None
         first = next(found.cut(found.runs[0], 0))
-        if messages.check(found.buffer[first.begin : first.end]) is not None:
+        if spoken.messages.check(found.buffer[first.begin : first.end]) is not None:
             return None
         message = next(replace(found, runs=(first,)).messages(), None)
         return first.resume_at if message is None else message.offset
