@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-from mirrormaker.verify.matching import KEPT, SOURCE, TARGET, Matched, Odd, Place, Side
+from kafkawire.matching import SOURCE, TARGET, Side
+from mirrormaker.verify.matching import KEPT, Matched, Odd, Place
 
 KEYS = 1 << 19  # of one side at a time
 SPREAD = 4  # so many times as many shares where a share does not fit

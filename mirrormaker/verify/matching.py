@@ -19,24 +19,19 @@ Partitions keep their order, so what lies before the first message that both hav
     missing        before the first source offset whose message the cut target partition has
     foreign        before the first target offset whose message the cut source has
 
-Of equal messages the last ones are those without a partner; the first ones where a target log was cut.
-
-numpy does it where it is installed; pure Python with the same results where it is not.
+Rows are matched by kafkawire.matching; the first of equal messages are missing where a target log was cut.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkawire.fingerprints import HAS_NUMPY, MASK
+from kafkawire.matching import SOURCE, TARGET, Side, unmatched
 
-Side = Literal["source", "target"]
-SOURCE: Side = "source"
-TARGET: Side = "target"
 ROWS = 1 << 19  # rows of one side, about, that are kept and matched at once; in pure Python a quarter of it
 BITS = 20
 PASSES = 16  # shares that are read again at most
@@ -142,29 +137,27 @@ def match(source: Rows, optional: Sequence[int], target: Rows, cut: Cut, vector:
 
 def _plain_match(source: Rows, optional: Sequence[int], target: Rows, cut: Cut) -> Matched:
     ours, theirs = source.places(), target.places()
-    required, in_target = Counter(each.hash for each in ours), Counter(each.hash for each in theirs)
-    known = required + Counter(optional)
-    lost = _taken(ours, required - in_target, first=bool(cut.target))
-    extra = _taken(theirs, in_target - known, first=False)
-    odd = {(each.part, each.offset, each.hash) for each in lost}
+    our_hashes, their_hashes = [each.hash for each in ours], [each.hash for each in theirs]
+    odd = unmatched(our_hashes, their_hashes, optional, first=bool(cut.target), vector=False)
+    lost = frozenset(odd.missing)
     begins: dict[int, int] = {}
     for j in _looked_at(cut.target):
         there = {each.hash for each in theirs if each.part in j}
         firsts: dict[int, int] = {}
-        for each in ours:
-            if each.hash in there and each not in odd:
+        for n, each in enumerate(ours):
+            if each.hash in there and n not in lost:
                 firsts[each.part] = min(each.offset, firsts.get(each.part, _NONE))
         for part, first in firsts.items():
             begins[part] = max(first, begins.get(part, 0))
-    before = [each for each in lost if cut.target and each.offset < begins.get(each.part, _NONE)]
-    gone = {*before}
-    found = Matched(missing=_odd([each for each in lost if each not in gone]), cut=len(before))
+    missing = [ours[n] for n in odd.missing if not cut.target or ours[n].offset >= begins.get(ours[n].part, _NONE)]
+    found = Matched(missing=_odd(missing), cut=len(lost) - len(missing))
+    found.duplicated = _odd([theirs[n] for n in odd.duplicated])
     ends: dict[int, int] = {}
-    for each in theirs:
+    known = {*our_hashes, *optional} if cut.source else ()
+    for each in theirs if cut.source else ():
         if each.hash in known:
             ends[each.part] = min(each.offset, ends.get(each.part, _NONE))
-    found.duplicated = _odd([each for each in extra if each.hash in known])
-    strange = [each for each in extra if each.hash not in known]
+    strange = [theirs[n] for n in odd.foreign]
     foreign = [each for each in strange if not (cut.source and each.offset < ends.get(each.part, _NONE))]
     found.foreign, found.older = _odd(foreign), len(strange) - len(foreign)
     return found
@@ -172,16 +165,6 @@ def _plain_match(source: Rows, optional: Sequence[int], target: Rows, cut: Cut) 
 
 def _odd(places: Sequence[Place]) -> Odd:
     return Odd(len(places), sorted(places)[:KEPT])
-
-
-def _taken(places: Sequence[Place], counts: Counter[int], *, first: bool) -> list[Place]:
-    """So many of each fingerprint, from the first on or from the last back; in the order of the places."""
-    left, taken = Counter(counts), []
-    for each in places if first else reversed(places):
-        if left and left[each.hash] > 0:
-            left[each.hash] -= 1
-            taken.append(each)
-    return taken if first else taken[::-1]
 
 
 def _looked_at(cut: frozenset[int]) -> list[Collection[int]]:
@@ -194,17 +177,14 @@ def _vector_match(source: Rows, optional: Sequence[int], target: Rows, cut: Cut)
 
     ours, our_offsets, our_parts = source.columns()
     theirs, their_offsets, their_parts = target.columns()
-    maybe = np.asarray(optional, np.uint64)
-    unique, which = np.unique(np.concatenate((ours, maybe, theirs)), return_inverse=True)
-    mine, free, yours = np.split(which, (len(ours), len(ours) + len(maybe)))
-    s, o, t = (np.bincount(each, minlength=len(unique)) for each in (mine, free, yours))
-    lost = _vector_taken(mine, s, s - t, first=bool(cut.target))
-    extra = _vector_taken(yours, t, t - s - o, first=False)
-    found = Matched()
+    odd = unmatched(ours, theirs, optional, first=bool(cut.target))
+    lost, foreign, found = odd.missing, odd.foreign, Matched()
     if cut.target and len(lost):
         begins = np.full(int(our_parts.max()) + 1, -1, np.int64)
         kept = np.ones(len(ours), bool)
         kept[lost] = False
+        unique, which = np.unique(np.concatenate((ours, theirs)), return_inverse=True)
+        mine, yours = np.split(which, (len(ours),))
         for j in _looked_at(cut.target):
             there = np.zeros(len(unique), bool)
             there[yours[np.isin(their_parts, list(j))]] = True
@@ -217,38 +197,16 @@ def _vector_match(source: Rows, optional: Sequence[int], target: Rows, cut: Cut)
         found.cut = int(before.sum())
         lost = lost[~before]
     found.missing = _vector_odd(lost, our_parts, our_offsets, ours)
-    known = (s + o)[yours[extra]] > 0
-    found.duplicated = _vector_odd(extra[known], their_parts, their_offsets, theirs)
-    foreign = extra[~known]
+    found.duplicated = _vector_odd(odd.duplicated, their_parts, their_offsets, theirs)
     if cut.source and len(foreign):
         ends = np.full(int(their_parts.max()) + 1, _NONE, np.int64)
-        both = (s + o)[yours] > 0
+        both = np.isin(theirs, np.concatenate((ours, np.asarray(optional, np.uint64))))
         np.minimum.at(ends, their_parts[both], their_offsets[both])
         before = their_offsets[foreign] < ends[their_parts[foreign]]
         found.older = int(before.sum())
         foreign = foreign[~before]
     found.foreign = _vector_odd(foreign, their_parts, their_offsets, theirs)
     return found
-
-
-def _vector_taken(which: Any, there: Any, odd: Any, *, first: bool) -> Any:
-    """_taken, as indexes of rows.  which: the number of each row's fingerprint; there: how many rows each has; odd: how
-    many to take of each, where that is more than 0."""
-    import numpy as np
-
-    rows = np.flatnonzero(odd[which] > 0)
-    numbers = which[rows]
-    whole = odd[numbers] >= there[numbers]
-    some = rows[~whole]
-    left: dict[int, int] = {}
-    taken: list[int] = []
-    for row in some if first else some[::-1]:
-        number = which[row]
-        more = left.setdefault(number, odd[number])
-        if more > 0:
-            left[number] = more - 1
-            taken.append(row)
-    return np.sort(np.concatenate((rows[whole], np.array(taken, rows.dtype))))
 
 
 def _vector_odd(rows: Any, parts: Any, offsets: Any, hashes: Any) -> Odd:

@@ -25,6 +25,7 @@ from kafkawire.columns import as_list
 from kafkawire.dialects import expected
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
+from kafkawire.matching import SOURCE, TARGET, Side
 from kafkawire.model import PartitionId, TopicPartition
 from mirrormaker.config import Configuration, route_rules
 from mirrormaker.deadletter import DeadLetter, NoDeadLetter
@@ -41,18 +42,7 @@ from mirrormaker.verify.bounds import (
 )
 from mirrormaker.verify.compacted import LastByKey
 from mirrormaker.verify.logs import Logs, Piece, close_all
-from mirrormaker.verify.matching import (
-    SOURCE,
-    TARGET,
-    Cut,
-    Matched,
-    Odd,
-    Place,
-    Rows,
-    Side,
-    Tally,
-    match,
-)
+from mirrormaker.verify.matching import Cut, Matched, Odd, Place, Rows, Tally, match
 from mirrormaker.verify.result import (
     DUPLICATED,
     FOREIGN,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from groundwork.jsontext import json_value
 from kafkawire.cluster.view import ClusterView
+from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import Reading
 from sparkpipeline.audit.windows import Windows, parse_time
 from sparkpipeline.cluster.access import ClusterAccess

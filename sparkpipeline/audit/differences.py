@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATE, FOREIGN, LOST, SOURCE, TARGET, GroupKey, MessageGroup
+from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATE, FOREIGN, LOST, GroupKey, MessageGroup
 from sparkpipeline.audit.windows import label
 
 REORDERED, MOVED, CHANGED, UNEQUAL = "reordered", "moved", "changed", "unequal"

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
+from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.differences import (
     AuditResult,
@@ -28,17 +29,7 @@ from sparkpipeline.audit.differences import (
     unequal,
 )
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import (
-    SOURCE,
-    TARGET,
-    GroupKey,
-    Matched,
-    MatchedEnds,
-    MessageGroup,
-    Pack,
-    grouped,
-    match,
-)
+from sparkpipeline.audit.matching import GroupKey, Matched, MatchedEnds, MessageGroup, Pack, grouped, match
 from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
 from sparkpipeline.audit.windows import BLOCK, Windows
 from sparkpipeline.ranges import OffsetRange, partition_key

@@ -19,12 +19,13 @@ from typing import Any
 
 from groundwork.sentences import counted
 from kafkawire.fingerprints import MASK
+from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.clusters import Side
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.job import Tell
-from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST, SOURCE, TARGET
+from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST
 from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.cluster.brokers import Brokers
@@ -83,7 +84,10 @@ def compare_files(
         bounds = _still_there(brokers, loaded.bounds, tell)
     if not bounds:
         return AuditResult((), {SOURCE: {}, TARGET: {}}), {}
-    frames = {SOURCE: _of_cluster(spark, cluster, loaded, bounds), TARGET: _of_files(spark, loaded, bounds)}
+    frames: dict[str, Any] = {
+        SOURCE: _of_cluster(spark, cluster, loaded, bounds),
+        TARGET: _of_files(spark, loaded, bounds),
+    }
     sums: SideSums = {side: _sums(frame, bounds, block) for side, frame in frames.items()}
     differing = unequal(sums[SOURCE], sums[TARGET])
     if not (differing and match):

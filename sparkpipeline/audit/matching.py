@@ -1,19 +1,19 @@
 """Two heaps of messages matched one by one, by their hashes.  Pure; runs in tasks, a share of all hashes in each.
 
-What the source has more of is LOST.  What the target has more of is a DUPLICATE where the source has such a message,
-and FOREIGN where it has none.  Of equal messages the last ones are those without a partner.  The window of a duplicate
-is that of its twin in the source: so offsets of the target, which differ from the source's, are aligned by content.
+kafkawire.matching finds those without a partner.  The window of a duplicate is that of its twin in the source: so
+offsets of the target, which differ from the source's, are aligned by content.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-SOURCE, TARGET = "source", "target"
+from kafkawire.matching import SOURCE, TARGET, unmatched
+
 LOST, DUPLICATE, FOREIGN = "lost", "duplicate", "foreign"
 
 
@@ -57,58 +57,57 @@ def match(packs: Iterable[Pack]) -> Matched:
     sides: dict[str, list[Pack]] = {SOURCE: [], TARGET: []}
     for pack in packs:
         sides[pack.side].append(pack)
-    source, target = (Counter(_hashes(sides[side])) for side in (SOURCE, TARGET))
-    lost, extra = source - target, target - source
+    for found in sides.values():
+        found.sort(key=_first)
+    ours, theirs = (_joined("Q", (pack.hashes for pack in sides[side])) for side in (SOURCE, TARGET))
+    odd = unmatched(ours, theirs)
+    repeated = {theirs[n] for n in odd.duplicated}
+    twins: dict[int, int] = {}
+    if repeated:
+        windows = _joined("q", (pack.windows for pack in sides[SOURCE]))
+        backwards = zip(reversed(ours), reversed(windows), strict=True)
+        twins = {hash_: window for hash_, window in backwards if hash_ in repeated}
     matched = Matched()
-    twins = _walk(matched, sides[SOURCE], lost, {LOST: None}, frozenset(extra))
-    _walk(matched, sides[TARGET], extra, {DUPLICATE: twins, FOREIGN: None}, frozenset())
+    _sort_out(matched, sides[SOURCE], {LOST: odd.missing}, {})
+    _sort_out(matched, sides[TARGET], {DUPLICATE: odd.duplicated, FOREIGN: odd.foreign}, twins)
     return matched
 
 
-def _walk(
-    matched: Matched,
-    packs: Sequence[Pack],
-    odd: Counter[int],
-    kinds: dict[str, dict[int, int] | None],
-    wanted: frozenset[int],
-) -> dict[int, int]:
-    """Put the odd messages of one side into `matched`; hash -> window of the wanted ones.
+def _sort_out(
+    matched: Matched, packs: Sequence[Pack], odd: Mapping[str, Sequence[int]], twins: Mapping[int, int]
+) -> None:
+    """Put the odd messages of one side into `matched`, and between which offsets the others are.
 
-    kinds: how an odd one is called, with the hashes it must be among: the first that fits.
+    odd: indexes of rows by kind.  twins: windows of duplicates that have none of their own, by hash.
     """
-    windows_of: dict[int, int] = {}
-    found: dict[tuple[str, int | str], tuple[list[int], list[int]]] = {}
-    for pack in sorted(packs, key=_first, reverse=True):
-        ends = (pack.side, pack.partition)
-        for hash_, offset, window in _backwards(pack):
-            if hash_ in wanted:
-                windows_of[hash_] = window
-            if odd and odd[hash_] > 0:
-                odd[hash_] -= 1
-                kind, twins = next((k, t) for k, t in kinds.items() if t is None or hash_ in t)
-                offsets, windows = found.setdefault((kind, pack.partition), ([], []))
-                offsets.append(offset)
-                windows.append(twins[hash_] if twins is not None and window < 0 else window)
-            else:
-                first, last = matched.ends.get(ends, (offset, offset))
-                matched.ends[ends] = min(first, offset), max(last, offset)
-    for (kind, partition), (offsets, windows) in found.items():
-        matched.odd.append(Odd(kind, partition, array("q", offsets).tobytes(), array("q", windows).tobytes()))
-    return windows_of
-
-
-def _hashes(packs: Iterable[Pack]) -> Iterator[int]:
+    begin = 0
     for pack in packs:
-        yield from array("Q", pack.hashes)
+        hashes, offsets, windows = array("Q", pack.hashes), array("q", pack.offsets), array("q", pack.windows)
+        count, without = len(offsets), set[int]()
+        for kind, rows in odd.items():
+            own = [int(n) - begin for n in rows[bisect_left(rows, begin) : bisect_left(rows, begin + count)]]
+            if own:
+                where = array("q", [offsets[n] for n in own])
+                into = array("q", [twins.get(hashes[n], windows[n]) if windows[n] < 0 else windows[n] for n in own])
+                matched.odd.append(Odd(kind, pack.partition, where.tobytes(), into.tobytes()))
+            without.update(own)
+        first = next((n for n in range(count) if n not in without), None)
+        last = next((n for n in reversed(range(count)) if n not in without), None)
+        if first is not None and last is not None:
+            ends = matched.ends.get((pack.side, pack.partition), (offsets[first], offsets[last]))
+            matched.ends[pack.side, pack.partition] = min(ends[0], offsets[first]), max(ends[1], offsets[last])
+        begin += count
+
+
+def _joined(kind: Literal["Q", "q"], columns: Iterable[bytes]) -> array[int]:
+    found: array[int] = array(kind)
+    for column in columns:
+        found.frombytes(column)
+    return found
 
 
 def _first(pack: Pack) -> tuple[str, int]:
     return str(pack.partition), array("q", pack.offsets[:8])[0] if pack.offsets else 0
-
-
-def _backwards(pack: Pack) -> Iterator[tuple[int, int, int]]:
-    columns = (array("Q", pack.hashes), array("q", pack.offsets), array("q", pack.windows))
-    return zip(*map(reversed, columns), strict=True)
 
 
 # ---- what the odd ones are -------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import click
 
 from groundwork.commands import Command
 from groundwork.output import EXIT, write
+from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.clusters import (
     AuditBounds,
     Limit,
@@ -25,7 +26,6 @@ from sparkpipeline.audit.clusters import (
 from sparkpipeline.audit.differences import COLUMNS, KINDS, AuditResult, Offsets, document, mismatches
 from sparkpipeline.audit.job import AuditRequest, compare
 from sparkpipeline.audit.loaded import compare_files
-from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import MESSAGE_BYTES
 from sparkpipeline.audit.windows import BLOCK
 from sparkpipeline.audit.windows import KINDS as WINDOWS
@@ -148,10 +148,11 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
     target_start = parse_limit(asked["target_start"], "--target-from")
     target_until = parse_limit(asked["target_until"], "--target-to")
     check_limits(start, until, target_start, target_until)
-    sides = {side: Side.of(_options(side, asked)) for side in (SOURCE, TARGET)}
+    sides: dict[str, Side] = {side: Side.of(_options(side, asked)) for side in (SOURCE, TARGET)}
     by_broker = any(side.by_broker for side in sides.values())
     windows = windows_of(asked["window"], start, until, by_broker=by_broker)
-    limits = {SOURCE: (start, until), TARGET: (_other(start, target_start), _other(until, target_until))}
+    theirs = _other(start, target_start), _other(until, target_until)
+    limits: dict[str, tuple[Limit, Limit]] = {SOURCE: (start, until), TARGET: theirs}
     seen = look(sides, limits)
     topics = frozenset(tp.topic for tp in seen.ranges[SOURCE].bounds)
     keyed = frozenset(_names(asked["keyed"]))

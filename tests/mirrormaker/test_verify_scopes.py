@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import pytest
 
 from kafkawire.dialects import dialect
+from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
 from mirrormaker.commands.verifyflags import moment_ms
 from mirrormaker.partitioning import Numbering
 from mirrormaker.routes import RouteRules
 from mirrormaker.verify.alignment import aligned
 from mirrormaker.verify.compacted import LastByKey
-from mirrormaker.verify.matching import SOURCE, TARGET, Place
+from mirrormaker.verify.matching import Place
 from mirrormaker.verify.result import ScopeResult, VerifyResult, runs
 from mirrormaker.verify.scopes import Scope, SourcePartition, SourceTopics, scopes
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from kafkawire.fingerprints import hashed
 from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
+from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import MessageSet
 from sparkpipeline.audit.figures import Figures, add
-from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.tasks import AuditPiece, Reading
 from sparkpipeline.audit.windows import Windows
 from sparkpipeline.cluster.access import ClusterAccess

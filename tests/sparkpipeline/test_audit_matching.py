@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.differences import Scope, by_scope, from_groups, unequal
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import SOURCE, TARGET, MatchedEnds, MessageGroup, Pack, grouped, match
+from sparkpipeline.audit.matching import MatchedEnds, MessageGroup, Pack, grouped, match
 from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows
 from sparkpipeline.errors import CorruptData, NoTimestamp
 from tests.sparkpipeline.audited import Log, pieces, reader, sides, sums

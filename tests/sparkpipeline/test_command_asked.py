@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
+from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.clusters import Limit, Side, look
-from sparkpipeline.audit.matching import SOURCE, TARGET
 from sparkpipeline.audit.windows import label
 from sparkpipeline.commands.backfill import _request
 from sparkpipeline.commands.cli import outcome
