@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATE, FOREIGN, LOST, GroupKey, MessageGroup
+from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATED, FOREIGN, MISSING, GroupKey, MessageGroup
 from sparkpipeline.audit.windows import label
 
 REORDERED, MOVED, CHANGED, UNEQUAL = "reordered", "moved", "changed", "unequal"
 KINDS = {
-    LOST: "in the source only",
+    MISSING: "in the source only",
     BEHIND: "in the source only, after the last message that both have: not there yet",
-    DUPLICATE: "more often in the target than in the source",
+    DUPLICATED: "more often in the target than in the source",
     FOREIGN: "in the target only",
     CUT: "in one log only, before the first message that both have: the other log begins later, by its retention",
     CHANGED: "in both at the same offset, with another key or value",
@@ -59,7 +59,7 @@ class Difference:
     """A row of what the audit prints.
 
     messages       so many; None where only sums are known        source, target   messages in this window, each side
-    first_offset, last_offset   between which they stand: in the target's log for duplicate, foreign and what the
+    first_offset, last_offset   between which they stand: in the target's log for duplicated, foreign and what the
                    source's retention cut; else in the source's
     """
 
@@ -182,7 +182,7 @@ def from_groups(
             Difference(
                 topic=scope.topic,
                 partition=partition,
-                window=label(window, block, side == TARGET and kind != DUPLICATE),
+                window=label(window, block, side == TARGET and kind != DUPLICATED),
                 difference=kind,
                 messages=group.messages,
                 source=_count(ours, window, known),

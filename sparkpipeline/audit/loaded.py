@@ -1,7 +1,7 @@
 """A cluster and the files of a load job compared: offset by offset, since files keep the offsets.  Driver side.
 
     1  Spark sums up both by partition and block of offsets, with the same expressions
-    2  blocks whose sums differ are joined by offset, so that each message that is lost, foreign, there twice or
+    2  blocks whose sums differ are joined by offset, so that each message that is missing, foreign, there twice or
        changed is counted
 
 What is compared is what the job says it has loaded and the cluster still holds.
@@ -25,7 +25,7 @@ from sparkpipeline.audit.clusters import Side
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.job import Tell
-from sparkpipeline.audit.matching import DUPLICATE, FOREIGN, LOST
+from sparkpipeline.audit.matching import DUPLICATED, FOREIGN, MISSING
 from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.cluster.brokers import Brokers
@@ -259,8 +259,8 @@ def _matched(
     ours, theirs = F.sum("ours"), F.sum(1 - F.col("ours"))
     differ = F.min("hash") != F.max("hash")
     kind = (
-        F.when(theirs == 0, LOST).when(ours == 0, FOREIGN).when(differ, CHANGED).when(theirs > ours, DUPLICATE)
-        .when(theirs < ours, LOST)
+        F.when(theirs == 0, MISSING).when(ours == 0, FOREIGN).when(differ, CHANGED).when(theirs > ours, DUPLICATED)
+        .when(theirs < ours, MISSING)
     )  # fmt: skip
     every = halves[0].unionByName(halves[1]).groupBy(*WHERE, "offset", "number")
     odd = every.agg(kind.alias("kind"), theirs.alias("theirs"))
@@ -268,7 +268,7 @@ def _matched(
         odd.where("kind is not null")
         .groupBy(*WHERE, "kind")
         .agg(
-            F.sum(F.when(F.col("kind") == DUPLICATE, F.col("theirs") - 1).otherwise(1)).alias("n"),
+            F.sum(F.when(F.col("kind") == DUPLICATED, F.col("theirs") - 1).otherwise(1)).alias("n"),
             F.min("offset").alias("first"), F.max("offset").alias("last"),
         )
         .orderBy(*WHERE, "first", "kind")

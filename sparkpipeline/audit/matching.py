@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from kafkawire.matching import SOURCE, TARGET, unmatched
 
-LOST, DUPLICATE, FOREIGN = "lost", "duplicate", "foreign"
+MISSING, DUPLICATED, FOREIGN = "missing", "duplicated", "foreign"  # as verify of a mirror counts them
 
 
 class Pack(NamedTuple):
@@ -38,7 +38,7 @@ class Pack(NamedTuple):
 class Odd(NamedTuple):
     """Messages without a partner, of one kind and one partition of the log they stand in."""
 
-    kind: str  # LOST | DUPLICATE | FOREIGN
+    kind: str  # MISSING | DUPLICATED | FOREIGN
     partition: int | str
     offsets: bytes  # array("q"), in that log
     windows: bytes  # array("q")
@@ -68,8 +68,8 @@ def match(packs: Iterable[Pack]) -> Matched:
         backwards = zip(reversed(ours), reversed(windows), strict=True)
         twins = {hash_: window for hash_, window in backwards if hash_ in repeated}
     matched = Matched()
-    _sort_out(matched, sides[SOURCE], {LOST: odd.missing}, {})
-    _sort_out(matched, sides[TARGET], {DUPLICATE: odd.duplicated, FOREIGN: odd.foreign}, twins)
+    _sort_out(matched, sides[SOURCE], {MISSING: odd.missing}, {})
+    _sort_out(matched, sides[TARGET], {DUPLICATED: odd.duplicated, FOREIGN: odd.foreign}, twins)
     return matched
 
 
@@ -126,18 +126,18 @@ class MatchedEnds:
     def judged(self, kind: str, partition: int | str, offset: int) -> str:
         """What an odd message is in the light of where it stands.
 
-        BEHIND   lost, and after the last message that the target has: a mirror that has not come so far
+        BEHIND   missing, and after the last message that the target has: a mirror that has not come so far
         CUT      before the first message that both have, and the other log was cut there, by its retention
         """
-        side = SOURCE if kind == LOST else TARGET
+        side = SOURCE if kind == MISSING else TARGET
         between = self.matched.get((side, partition))
         if between is None:
             return kind
         first, last = between
-        if kind == LOST and offset > last:
+        if kind == MISSING and offset > last:
             return BEHIND
         other = TARGET if side == SOURCE else SOURCE
-        return CUT if kind != DUPLICATE and offset < first and other in self.cut else kind
+        return CUT if kind != DUPLICATED and offset < first and other in self.cut else kind
 
 
 class MessageGroup(NamedTuple):
@@ -158,7 +158,7 @@ def grouped(matched: Matched, ends: MatchedEnds) -> dict[GroupKey, MessageGroup]
     """The odd messages of one share, counted."""
     groups: dict[GroupKey, MessageGroup] = {}
     for odd in matched.odd:
-        side = SOURCE if odd.kind == LOST else TARGET
+        side = SOURCE if odd.kind == MISSING else TARGET
         for offset, window in zip(array("q", odd.offsets), array("q", odd.windows), strict=True):
             key = (ends.judged(odd.kind, odd.partition, offset), side, odd.partition, window)
             one = MessageGroup(1, offset, offset)

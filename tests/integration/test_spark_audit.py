@@ -83,12 +83,12 @@ def test_what_a_mirror_lost_repeated_and_has_not_yet_is_told_apart(
     code, rows, err = audit(capsys, *reach, "--block", "1000")
     assert code == EXIT["partly"]
     assert rows == [
-        (topic, "0", "1000-1999", "duplicate", "300", "2000", "2299"),
-        (topic, "0", "3000-3999", "lost", "1", "3000", "3000"),
+        (topic, "0", "1000-1999", "duplicated", "300", "2000", "2299"),
+        (topic, "0", "3000-3999", "missing", "1", "3000", "3000"),
         (topic, "0", "4000-4999", "behind", "400", "4600", "4999"),
     ]
-    assert "1 lost: in the source only" in err
-    allowed = ["--allow", "duplicate", "--allow", "behind"]
+    assert "1 missing: in the source only" in err
+    allowed = ["--allow", "duplicated", "--allow", "behind"]
     assert audit(capsys, *reach, *allowed)[0] == EXIT["partly"]
     quick = audit(capsys, *reach, "--no-match")
     assert [row[3] for row in quick[1]] == ["unequal"]
@@ -118,7 +118,7 @@ def test_files_that_are_not_what_the_cluster_holds_are_told_by_offset(
     code, rows, err = audit(capsys, *reach, "--block", "1000")
     assert code == EXIT["partly"]
     assert rows == [
-        (topic, "1", "0-999", "lost", "3", "100", "102"),
+        (topic, "1", "0-999", "missing", "3", "100", "102"),
         (topic, "1", "1000-1999", "changed", "1", "1200", "1200"),
-        (topic, "1", "2000-2999", "duplicate", "2", "2000", "2001"),
+        (topic, "1", "2000-2999", "duplicated", "2", "2000", "2001"),
     ]

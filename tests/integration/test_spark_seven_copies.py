@@ -84,7 +84,7 @@ def test_topics_of_0_7_are_copied_once_and_compared_by_content(
     produce(target, TopicPartition(topic, 1), [(None, wanted[0][17]), (None, b"foreign")])
     code, rows, _ = audit(capsys, *reach)
     assert code == EXIT["partly"]
-    assert sorted(rows) == [("1", "duplicate", "1"), ("1", "foreign", "1"), ("1-0", "behind", "7")]
+    assert sorted(rows) == [("1", "duplicated", "1"), ("1", "foreign", "1"), ("1-0", "behind", "7")]
     ends = {str(place): end for place, end in old.ends(topic).items()}
     both = ["--from", json.dumps({topic: dict.fromkeys(ends, 0)}), "--to", json.dumps({topic: ends | {"1-0": 0}}),
             "--target-from", json.dumps({topic: dict.fromkeys("012", 0)}),
@@ -123,8 +123,8 @@ def test_files_of_0_7_are_compared_message_by_message_where_a_wrapper_gives_one_
     parquet.write_table(pyarrow.concat_tables(parts).cast(whole.schema), file)
     code, rows, _ = audit(capsys, *reach)
     assert (code, sorted(rows)) == (
-        EXIT["partly"], [("0-0", "changed", "1"), ("0-0", "duplicate", "1"), ("0-0", "lost", "1")],
+        EXIT["partly"], [("0-0", "changed", "1"), ("0-0", "duplicated", "1"), ("0-0", "missing", "1")],
     )  # fmt: skip
     code, rows, _ = audit(capsys, *reach, "--block", "4")
-    assert sorted(rows) == [("0-0", "changed", "1"), ("0-0", "duplicate", "1"), ("0-0", "lost", "1")]
+    assert sorted(rows) == [("0-0", "changed", "1"), ("0-0", "duplicated", "1"), ("0-0", "missing", "1")]
     assert [row[:2] for row in audit(capsys, *reach, "--no-match")[1]] == [("0-0", "unequal")]

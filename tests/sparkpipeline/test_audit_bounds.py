@@ -104,7 +104,7 @@ def test_the_report_is_json_and_tells_what_is_allowed() -> None:
         topic="t",
         partition=0,
         window="all",
-        difference="duplicate",
+        difference="duplicated",
         messages=1,
         source=3,
         target=4,
@@ -112,10 +112,10 @@ def test_the_report_is_json_and_tells_what_is_allowed() -> None:
         last_offset=3,
     )
     found = AuditResult((row,), {SOURCE: {scope: {UNTIMED: figures}}, TARGET: {scope: {}}})
-    said = json.loads(json.dumps(document(found, {}, allowed=["duplicate"], seconds=1.5)))
+    said = json.loads(json.dumps(document(found, {}, allowed=["duplicated"], seconds=1.5)))
     assert (said["equal"], said["passed"]) == (False, True)
     assert said["messages"] == {"source": 3, "target": 0}
-    assert said["differences"][0]["difference"] == "duplicate"
+    assert said["differences"][0]["difference"] == "duplicated"
     [window] = said["scopes"][0]["source"]["windows"]
     assert (window["window"], window["content"], window["last_offset"]) == ("all", "00000000000000ff", 2)
     assert document(found, {}, allowed=[], seconds=1.5)["passed"] is False

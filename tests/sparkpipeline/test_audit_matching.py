@@ -83,22 +83,22 @@ def test_a_mirror_with_other_offsets_is_equal():
 
 def test_a_loss_is_named_by_its_offsets_in_the_source():
     source, target = Log().append(*values(0, 50)), Log().append(*values(0, 20), *values(23, 50))
-    assert audited(source, target) == [(0, "20-29", "lost", 3, 20, 22)]
+    assert audited(source, target) == [(0, "20-29", "missing", 3, 20, 22)]
 
 
 def test_what_was_sent_again_is_a_duplicate_and_no_loss_and_stands_where_its_twin_is():
     source, target = Log().append(*values(0, 50)), Log().append(*values(0, 30), *values(24, 50))
-    assert audited(source, target) == [(0, "20-29", "duplicate", 6, 30, 35)]
+    assert audited(source, target) == [(0, "20-29", "duplicated", 6, 30, 35)]
 
 
 def test_a_duplicate_and_a_loss_do_not_make_up_for_each_other():
     source, target = Log().append(*values(0, 50)), Log().append(*values(0, 20), "m3", *values(21, 50))
-    assert audited(source, target) == [(0, "0-9", "duplicate", 1, 20, 20), (0, "20-29", "lost", 1, 20, 20)]
+    assert audited(source, target) == [(0, "0-9", "duplicated", 1, 20, 20), (0, "20-29", "missing", 1, 20, 20)]
 
 
 def test_equal_messages_are_counted_and_not_looked_up():
     source, target = Log().append("a", "same", "same", "same", "z"), Log().append("a", "same", "same", "z")
-    assert audited(source, target) == [(0, "0-9", "lost", 1, 3, 3)]
+    assert audited(source, target) == [(0, "0-9", "missing", 1, 3, 3)]
 
 
 def test_a_message_that_nobody_sent_is_foreign():
@@ -112,12 +112,12 @@ def test_a_mirror_that_has_not_come_so_far_is_behind():
 
 
 def test_a_target_that_has_nothing_lost_it():
-    assert audited(Log().append("a", "b"), Log()) == [(0, "0-9", "lost", 2, 0, 1)]
+    assert audited(Log().append("a", "b"), Log()) == [(0, "0-9", "missing", 2, 0, 1)]
 
 
 def test_what_retention_took_from_one_log_is_no_loss():
     whole, rest = Log().append(*values(0, 30)), Log().append(*values(12, 30))
-    assert audited(whole, rest) == [(0, "0-9", "lost", 10, 0, 9), (0, "10-19", "lost", 2, 10, 11)]
+    assert audited(whole, rest) == [(0, "0-9", "missing", 10, 0, 9), (0, "10-19", "missing", 2, 10, 11)]
     assert audited(whole, rest, cut=frozenset({TARGET})) == [
         (0, "0-9", "cut", 10, 0, 9),
         (0, "10-19", "cut", 2, 10, 11),
@@ -136,14 +136,14 @@ def test_a_topic_partitioned_anew_is_equal_as_a_whole_and_names_the_partition_of
     assert audited(source, target, keyed=True) == []
     assert len(audited(source, target)) > 3  # partition by partition they have little in common
     target[2].rows = [row for row in target[2].rows if row[2] != b"m25"]
-    assert audited(source, target, keyed=True) == [(1, "0-9", "lost", 1, 5, 5)]
+    assert audited(source, target, keyed=True) == [(1, "0-9", "missing", 1, 5, 5)]
 
 
 def test_hours_are_compared_by_themselves():
     ten = 490_000 * HOUR_MS
     source = Log().append(*values(0, 9), at_ms=ten).append(*values(9, 20), at_ms=ten + HOUR_MS)
     target = Log().append(*values(0, 9), at_ms=ten).append(*values(9, 15), *values(16, 20), at_ms=ten + HOUR_MS)
-    assert audited(source, target) == [(0, "2025-11-24T17", "lost", 1, 15, 15)]
+    assert audited(source, target) == [(0, "2025-11-24T17", "missing", 1, 15, 15)]
 
 
 def test_a_target_that_stamps_anew_has_moved_messages_and_lost_none():
