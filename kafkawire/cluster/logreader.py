@@ -37,7 +37,7 @@ from kafkawire.cluster.leaders import NoLeader
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.retry import ONCE, Backoff, RetryPolicy
-from kafkawire.errors import NOT_ANSWERED, BrokerError, Follows, LinkLost, WireError
+from kafkawire.errors import NOT_ANSWERED, BrokerError, Follows, LinkLost, LocalError, WireError
 from kafkawire.fetched import Came, Damaged, Fetched, MessageTooLarge, judged
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.protocol.request import CONSUMER
@@ -234,7 +234,7 @@ class LogRange:
     def _refused(self, error: BrokerError) -> Gap | None:
         follows = error.info.follows
         if follows is Follows.GONE:
-            begins = self._reader.client.list_offsets({self.tp: EARLIEST})[self.tp]
+            begins = self._reader.client.list_offsets({self.tp: EARLIEST}, retry=ONCE)[self.tp]
             if begins.offset is not None and self.offset < begins.offset:
                 until = begins.offset if self.until is None else min(self.until, begins.offset)
                 return Gap(self.offset, until, RETENTION, error)
@@ -247,8 +247,12 @@ class LogRange:
         """The broker has nothing to show: it may be no leader any more, or not all of the log is replicated."""
         reader = self._reader
         if self.until is not None:
-            unanswered = BrokerError(NOT_ANSWERED, str(self.tp)) if found.came is Came.UNANSWERED else None
-            self._lose_patience(unanswered)
+            why: WireError | None = None
+            if found.came is Came.UNANSWERED:
+                why = BrokerError(NOT_ANSWERED, str(self.tp))
+            elif found.came is Came.HIDDEN:
+                why = LocalError(f"its log goes on, and a fetch of {self._size} bytes brings nothing of it")
+            self._lose_patience(why)
         if found.came is not Came.NOTHING or not reader.client.dialect.waits_for_data:
             reader.sleep(reader.wait_ms / 1000)
         if not reader.client.dialect.partitions_by_broker:

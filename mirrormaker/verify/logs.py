@@ -82,8 +82,9 @@ class Logs:
         links.meet(brokers)
         if speaks.describes_itself:
             addresses = [(broker.host, broker.port) for broker in brokers]
-            return cls(name, KafkaClient.of_brokers(addresses, links, speaks, retry=AGAIN))
-        return cls(name, KafkaClient(ListedLeaders(brokers, "ZooKeeper", tps), links, speaks, retry=AGAIN))
+            return cls(name, KafkaClient.of_brokers(addresses, links, speaks, retry=AGAIN, sleep=sleep, now=now))
+        source = ListedLeaders(brokers, "ZooKeeper", tps)
+        return cls(name, KafkaClient(source, links, speaks, retry=AGAIN, sleep=sleep, now=now))
 
     # ---- ends --------------------------------------------------------------------------------------------------------
 

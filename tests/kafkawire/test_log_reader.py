@@ -9,13 +9,17 @@ import pytest
 
 from kafkawire.cluster import logreader
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.leaders import NoLeader
+from kafkawire.cluster.leaders import ListedLeaders, NoLeader
 from kafkawire.cluster.logreader import RETENTION, Gap, LogRange, LogReader, NothingRead
 from kafkawire.dialects import dialect
 from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.fetched import Came, Damaged, MessageTooLarge
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.links import Links
+from localkafka.seven import entries
+from localkafka.seven.node import Node07
+from localkafka.waiting import wait_until
+from tests.conftest import Unique
 from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, entry, gzipped
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -187,11 +191,11 @@ def test_an_entry_larger_than_the_fetch_is_asked_for_with_what_it_needs(cluster:
 
 def test_an_entry_of_which_a_later_broker_sends_nothing_until_it_fits_is_read(opened: Open) -> None:
     with WholeOnly({"t": 1}) as cluster:
-        reader = opened(cluster, fetch_bytes=60, max_fetch_bytes=1000)
+        reader = opened(cluster, fetch_bytes=60, max_fetch_bytes=1000, patience_s=0.1)
         cluster.append("t", 0, entry(b"x" * 400))
         assert read(reader.range(T0, 0, 1)) == ([b"x" * 400], [])
         cluster.append("t", 0, entry(b"x" * 4000))
-        with pytest.raises(NothingRead):
+        with pytest.raises(NothingRead, match="a fetch of 1000 bytes brings nothing of it"):
             read(reader.range(T0, 1, 2))
 
 
@@ -298,3 +302,21 @@ def test_without_patience_the_reason_is_raised_at_once(cluster: FakeCluster, ope
     with pytest.raises(NoLeader, match="t/7: there is no such partition"):
         read(reader.range(TopicPartition("t", 7), 0))
     assert clock.now < 1
+
+
+def test_of_bytes_what_is_damaged_costs_the_rest_of_the_range(broker07: Node07, unique: Unique) -> None:
+    topic, here = unique.topic(), Broker(0, "127.0.0.1", broker07.port)
+    log = entries.plain([b"one", b"two", b"three"])
+    with broker07.client() as link:
+        link.produce(topic, 0, log)
+        wait_until(lambda: link.offsets(topic, 0)[0] == len(log), 10, "the messages")
+    tp, links = TopicPartition(topic, BrokerPartition(0, 0)), Links("test", socket.create_connection, 5000)
+    reader = LogReader(KafkaClient(ListedLeaders([here]), links, dialect("0.7.2")), purpose="test", wait_ms=10)
+    assert (reader.begin(tp), reader.end(tp)) == (0, len(log))
+    assert read(reader.range(tp, 13, len(log))) == ([b"two", b"three"], [])
+    values, [gap] = read(reader.range(tp, 2, len(log)))
+    assert (values, gap.first, gap.until) == ([], 2, len(log))
+    assert "a position inside a message looks like this too" in gap.why
+    with pytest.raises(Damaged):
+        read(reader.range(tp, 2))
+    links.end()
