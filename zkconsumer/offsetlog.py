@@ -48,6 +48,7 @@ FETCH_BYTES = 1024 * 1024
 TAIL_RECORDS = 20_000  # first, from the end; then four times as many, and so on
 MAX_BYTES = 64 * 1024 * 1024  # for one record: a group's members are one
 TIMEOUT_MS = 30_000
+WAIT_MS = 100
 PATIENCE_S = 10.0  # for the leader of a partition, within the time that all of it may take
 CLIENT = "zkconsumer-offsetlog"
 
@@ -114,14 +115,14 @@ def read_offset_log(
     """
     until = now() + timeout_s
     log = OffsetLog()
-    with _connected(addresses, release, security, TIMEOUT_MS, sleep=sleep, now=now) as (client, view):
+    patience_s = min(PATIENCE_S, timeout_s)
+    with _opened(addresses, release, security, TIMEOUT_MS, patience_s, sleep=sleep, now=now) as (reader, view):
         numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
         if OFFSETS_TOPIC in view.errors:
             log.missing.append(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
         if group is not None and numbers:
             numbers = [group_partition(group, len(numbers))]
-        reader = _reader(client, wait_ms=100, patience_s=min(PATIENCE_S, timeout_s), sleep=sleep, now=now)
-        for tp, (first, end) in _bounds(client, view, numbers, reader.patience_s, log.missing).items():
+        for tp, (first, end) in _bounds(reader, view, numbers, log.missing).items():
             reading = reader.range(tp, first, end)
             if first < end and now() < until:
                 reader.patience_s = min(reader.patience_s, until - now())
@@ -151,7 +152,7 @@ def last_commits(
     where the log cannot be read.
     """
     until = now() + timeout_s
-    with _connected(addresses, release, security, int(timeout_s * 1000) + 1) as (client, view):
+    with _opened(addresses, release, security, int(timeout_s * 1000) + 1, patience_s=0, now=now) as (reader, view):
         numbers = [number for number in view.partitions(OFFSETS_TOPIC) if isinstance(number, int)]
         if OFFSETS_TOPIC in view.errors:
             raise RemoteError(f"{OFFSETS_TOPIC}: the brokers answer error {view.errors[OFFSETS_TOPIC]} for the topic")
@@ -160,7 +161,6 @@ def last_commits(
         tp = TopicPartition(OFFSETS_TOPIC, group_partition(group, len(numbers)))
         if view.leader(tp) is None:
             raise RemoteError(f"{tp}: it has no leader")
-        reader = _reader(client, wait_ms=0, patience_s=0, now=now)
         found: dict[TopicPartition, StoredOffset | None] = {}
         first, end, count = reader.begin(tp), reader.shown_end(tp), TAIL_RECORDS
         while first < end and wanted - found.keys():
@@ -227,60 +227,44 @@ def _commits(
 
 
 @contextmanager
-def _connected(
+def _opened(
     addresses: Sequence[tuple[str, int]],
     release: str,
     security: Security,
     timeout_ms: int,
+    patience_s: float,
     *,
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
-) -> Iterator[tuple[KafkaClient, ClusterView]]:
-    """The cluster, and a view of all topics, so that none is created.  Raises LinkLost when no broker answers."""
+) -> Iterator[tuple[LogReader, ClusterView]]:
+    """A reader, and a view of all topics, so that none is created.  Raises LinkLost when no broker answers."""
     versions = ClusterVersions(release)
     links = Links(CLIENT, versions.connect(security.connect()), timeout_ms)
     try:
         links.meet([Broker(-1 - n, host, port) for n, (host, port) in enumerate(addresses)])
         client = KafkaClient.of_brokers(addresses, links, versions.dialect, sleep=sleep, now=now)
+        reader = LogReader(
+            client, purpose="offset log", fetch_bytes=FETCH_BYTES, max_fetch_bytes=MAX_BYTES, wait_ms=WAIT_MS,
+            patience_s=patience_s, refusal=refusal, sleep=sleep, now=now,
+        )  # fmt: skip
         try:
             view = client.view()
         except Unreachable as away:
             raise LinkLost(str(away)) from away
-        yield client, view
+        yield reader, view
     finally:
         links.close()
 
 
-def _reader(
-    client: KafkaClient,
-    *,
-    wait_ms: int,
-    patience_s: float,
-    sleep: Callable[[float], object] = time.sleep,
-    now: Callable[[], float],
-) -> LogReader:
-    return LogReader(
-        client,
-        purpose="offset log",
-        fetch_bytes=FETCH_BYTES,
-        max_fetch_bytes=MAX_BYTES,
-        wait_ms=wait_ms,
-        patience_s=patience_s,
-        refusal=refusal,
-        sleep=sleep,
-        now=now,
-    )
-
-
 def _bounds(
-    client: KafkaClient, view: ClusterView, numbers: Iterable[int], patience_s: float, missing: list[str]
+    reader: LogReader, view: ClusterView, numbers: Iterable[int], missing: list[str]
 ) -> dict[TopicPartition, tuple[int, int]]:
     """First offset and end of each log; those that are not known are reported."""
     tps = [TopicPartition(OFFSETS_TOPIC, number) for number in numbers]
     missing += [f"{tp}: it has no leader" for tp in tps if view.leader(tp) is None]
     led = [tp for tp in tps if view.leader(tp) is not None]
-    election = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=patience_s)
-    first, end = (client.list_offsets(dict.fromkeys(led, time), retry=election) for time in (EARLIEST, LATEST))
+    election = RetryPolicy(retries=None, backoff=Backoff(0.1, 1.0), timeout_s=reader.patience_s)
+    first, end = (reader.client.list_offsets(dict.fromkeys(led, time), retry=election) for time in (EARLIEST, LATEST))
     missing += problems({tp: said for found in (first, end) for tp, said in found.items() if said.error is not None})
     return {tp: (first[tp].known(), end[tp].known()) for tp in led if not (first[tp].error or end[tp].error)}
 
