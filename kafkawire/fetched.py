@@ -1,10 +1,10 @@
-"""Responses to a fetch, as every reader of a partition's log judges them.
+"""Judgement of a response to a fetch, shared by every reader of a partition's log.
 
-judged() says which of these a response without an error code of a broker is, for a reader at a position:
+judged() tells which of these a response without an error code is, for a reader at a position:
 
     MESSAGES   complete entries; the reader goes on behind them
-    LEFT_OUT   no message, and the reader goes on behind it: the end of a transaction, or one that was aborted
-    NOTHING    no bytes, and the log has no more to show
+    LEFT_OUT   the end of a transaction, or messages of an aborted one; the reader goes on behind them
+    NOTHING    no bytes, and the log ends
     HIDDEN     no bytes, though the log goes on: Kafka 3.x sends nothing of a batch that is larger than the fetch to a
                client of a release before 0.10.1.  Brokers of 0.8 read the end of the log after the messages, so a
                single response like this may also be a message that came in between
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Came(Enum):
-    """What came of a fetch (see the module)."""
+    """Kind of a response (see the module)."""
 
     MESSAGES = "messages"
     LEFT_OUT = "left out"
@@ -45,7 +45,7 @@ class Came(Enum):
 class Fetched:
     """Response to a fetch of one partition, judged.
 
-    messages    the set; its high_watermark is the end of what its reader is shown.  It is empty unless MESSAGES came
+    messages    the set, empty unless MESSAGES came; its high_watermark is the end of the log for this reader
     damage      of the first entry, if DAMAGED
     """
 
@@ -88,7 +88,7 @@ class Damaged(CorruptMessage):
 def judged(
     dialect: Dialect, tp: TopicPartition, position: int, row: FetchedPartition, asked_bytes: int, committed: bool = True
 ) -> Fetched:
-    """Judge a response without an error code of a broker.  committed: as the fetch asked."""
+    """Judge a response that has no error code of a broker.  committed: whether the fetch asked for read_committed."""
     end = row.readable_end(committed)
     messages, scan = dialect.messages.message_set(tp.topic, tp.partition, position, row.buffer, end, row.aborted)
     if scan.runs:

@@ -1,11 +1,11 @@
-"""Two logs matched message by message, by their fingerprints: which messages have no partner.  Pure.
+"""Matching of two logs message by message, by fingerprints: finds the messages without a partner.  Pure.
 
     MISSING      the source has more of such messages than the target
     DUPLICATED   the target has more of them, and the source has some
     FOREIGN      the target has them, and the source has none
 
-Of equal messages the last ones are those without a partner, or the first ones where a log lost its beginning.  A source
-message may be optional: it is a partner of one in the target, and is not missing.
+Of equal messages the last ones have no partner; the first ones if the target lost the beginning of its log.  A source
+message may be optional: it can be the partner of a target message, and is never missing.
 
 numpy does it where it is installed; pure Python with the same results where it is not.
 """
@@ -51,7 +51,7 @@ def unmatched(
 
 
 def _taken(hashes: Sequence[int], counts: Counter[int], *, first: bool) -> list[int]:
-    """So many rows of each fingerprint, from the first on or from the last back."""
+    """Return indexes of counts[h] rows with each fingerprint h: its first rows, or its last ones."""
     left, taken = Counter(counts), []
     rows = range(len(hashes))
     for n in (rows if first else reversed(rows)) if left else ():
@@ -74,7 +74,7 @@ def _vector(source: Any, target: Any, optional: Sequence[int], first: bool) -> U
 
 
 def _vector_taken(which: Any, there: Any, odd: Any, *, first: bool) -> Any:
-    """_taken.  which: the number of each row's fingerprint; there: how many rows each has; odd: how many to take."""
+    """Return what _taken() does.  which: number of each row's fingerprint; there: rows of each; odd: those to take."""
     import numpy as np
 
     rows = np.flatnonzero(odd[which] > 0)

@@ -205,8 +205,10 @@ def committed_rows(
 def _commits(
     reading: LogRange, end: int, group: str, late: Callable[[], bool]
 ) -> dict[TopicPartition, StoredOffset | None] | None:
-    """The last commit of each partition in the records up to end, None for a tombstone; None as a whole if there was no
-    time to read all records, since a later one may say something else."""
+    """Return the last commit of each partition in the records up to end; None for a tombstone.
+
+    Returns None as a whole if there was no time to read all records, since a later one may say something else.
+    """
     found: dict[TopicPartition, StoredOffset | None] = {}
     if late():
         return None
@@ -237,7 +239,7 @@ def _opened(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> Iterator[tuple[LogReader, ClusterView]]:
-    """A reader, and a view of all topics, so that none is created.  Raises LinkLost when no broker answers."""
+    """Open a reader, and read a view of all topics, so that none is created.  Raises LinkLost if no broker answers."""
     versions = ClusterVersions(release)
     links = Links(CLIENT, versions.connect(security.connect()), timeout_ms)
     try:
@@ -259,7 +261,7 @@ def _opened(
 def _bounds(
     reader: LogReader, view: ClusterView, numbers: Iterable[int], missing: list[str]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each log; those that are not known are reported."""
+    """Return first offset and end of each log; put a sentence for each unknown one into `missing`."""
     tps = [TopicPartition(OFFSETS_TOPIC, number) for number in numbers]
     missing += [f"{tp}: it has no leader" for tp in tps if view.leader(tp) is None]
     led = [tp for tp in tps if view.leader(tp) is not None]
@@ -270,7 +272,7 @@ def _bounds(
 
 
 def _read(reading: LogRange, log: OffsetLog, progress: Callable[[int], object], late: Callable[[], bool]) -> None:
-    """Read one partition until its end, or until it is late; what cannot be read is reported."""
+    """Read one partition until its end or until late(); put a sentence for what cannot be read into log.missing."""
     try:
         for got in reading:
             if isinstance(got, Gap):
@@ -285,7 +287,7 @@ def _read(reading: LogRange, log: OffsetLog, progress: Callable[[int], object], 
 
 
 def _take(tp: TopicPartition, got: MessageSet, log: OffsetLog) -> None:
-    """Add the records of a set, up to a damaged one, which is reported."""
+    """Add the records of a set up to a damaged one, for which log.missing gets a sentence."""
     try:
         for message in got.messages():
             log.add(message.key, message.value)

@@ -1,4 +1,4 @@
-"""Reading a range of a partition's log with blocking calls: offset maps, comparisons, logs of offsets, commands.
+"""Blocking reader of a range of a partition's log, for offset maps, comparisons, __consumer_offsets and commands.
 
     reader = LogReader(client, purpose="verify", patience_s=30.0)
     reading = reader.range(tp, reader.begin(tp), reader.end(tp))
@@ -8,21 +8,24 @@
         else:
             ... found.messages ...   # a set; reading.offset is behind it
 
-| the response | what the reader does |
+| response | what the reader does |
 |---|---|
-| messages, or what transactions leave out | yields it and goes on behind it |
-| nothing, and the log ends; nothing of the partition | yields it, so that the caller can stop; then asks again (*) |
-| nothing, though the log goes on | asks for twice as many bytes, up to max_fetch_bytes; then as where the log ends |
-| bytes of a larger entry | asks for as many as it needs, up to max_fetch_bytes; then raises MessageTooLarge |
+| messages, or offsets that transactions use up | yields it and goes on behind it |
+| nothing, and the log ends | yields it, so that the caller can stop; asks again (1) |
+| a response that leaves the partition out | yields it, so that the caller can stop; asks again (1) |
+| nothing, though the log goes on | doubles the fetch, up to max_fetch_bytes; then yields it and asks again (1) |
+| part of an entry that is larger than the fetch | grows the fetch, up to max_fetch_bytes; then raises MessageTooLarge |
 | a damaged entry | yields a Gap: one offset, or the rest of the range where offsets are bytes (0.7) |
-| 1 (out of range), and the log begins behind the position | yields a Gap up to the beginning of the log |
-| 1 otherwise; another broker leads; no leader; a lost link | looks the leader up and asks again, for patience_s |
+| out of range (1), and the log begins behind the position | yields a Gap up to the beginning of the log |
+| out of range (1) otherwise | looks the leader up and asks again, for patience_s |
+| another broker leads; no leader; a lost link | looks the leader up and asks again, for patience_s |
 | the leader cannot tell now | asks again, for patience_s |
 | any other code | raises it |
 
-(*) For patience_s, if the range has an end.  The leader is looked up now and then meanwhile: one that was deposed may
-not know it, and answers.  Damage inside an entry is found by the caller that decodes it, which may set reading.offset
-behind it.  Knows no greenlet: sleep is given.
+(1) For patience_s if the range has an end, else until the caller stops.  Meanwhile the leader is looked up every
+LOOK_S: a broker that was deposed and does not know it answers with nothing.
+
+Damage inside an entry shows when the entry is decoded.  The caller may then set reading.offset behind it.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ SHORT_S = 2.0  # patience, once it was in vain: the next partition is mostly led
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Offsets from `first` on, before `until`, that could not be read, and why."""
+    """Offsets first <= offset < until that could not be read, and why."""
 
     first: int
     until: int
@@ -60,7 +63,7 @@ class Gap:
 
 
 class NothingRead(Unreachable):
-    """Nothing was read of a partition for as long as its reader waits.  why: what went wrong; None: nothing came."""
+    """Nothing was read of a partition for patience_s.  why: what went wrong last; None if the broker sent nothing."""
 
     def __init__(self, tp: TopicPartition, waited_s: float, why: WireError | None) -> None:
         reason = f": {why}" if why is not None else "; its end is not replicated, or not flushed"
@@ -69,19 +72,19 @@ class NothingRead(Unreachable):
 
 
 def refused(code: int, broker: Broker, tp: TopicPartition, position: int) -> BrokerError:
-    """Return the error of a code, without advice."""
+    """Return the error for a broker's code, without advice."""
     return BrokerError(code, f"{tp} at {position} on {broker}")
 
 
 class LogReader:
     """Reader of the logs of one cluster, one range after the other.
 
-    purpose      of the links
-    fetch_bytes  asked for at first, and again once a larger entry was read; it grows up to max_fetch_bytes
+    purpose      names the links that fetches use
+    fetch_bytes  size of the first fetch; fetches grow up to max_fetch_bytes and shrink again
     wait_ms      how long a broker may wait for messages
-    patience_s   how long nothing may be read before NothingRead is raised; 0: whatever goes wrong is raised at once
-    refusal      makes the error of a broker's code: zkconsumer.refusals adds what helps
-    retrying     is called before something that went wrong is tried again
+    patience_s   how long nothing may be read before NothingRead is raised; 0: errors are raised at once
+    refusal      makes the error for a broker's code; zkconsumer.refusals.refusal adds what helps
+    retrying     called with each error before the fetch is tried again
     """
 
     def __init__(
@@ -110,22 +113,22 @@ class LogReader:
         self.now = now
 
     def range(self, tp: TopicPartition, start: int, until: int | None = None) -> LogRange:
-        """The offsets start <= offset < until of a log.  None: without an end, and silence is no failure.
+        """Return the range start <= offset < until of a log; until None: it has no end, and silence is no failure.
 
-        The last set may go on behind until.
+        The last set may hold messages behind until.
         """
         return LogRange(self, tp, start, until)
 
     def begin(self, tp: TopicPartition) -> int:
-        """Where a log begins.  Raises WireError once patience_s is over, or if no other try may help."""
+        """Return the first offset of a log.  Raises WireError after patience_s, or if no other try may help."""
         return self._bound(tp, EARLIEST, CONSUMER)
 
     def end(self, tp: TopicPartition) -> int:
-        """Where the leader's own log ends, replicated or not.  Raises as begin."""
+        """Return the end of the leader's own log, replicated or not.  Raises WireError like begin()."""
         return self._bound(tp, LATEST, DEBUGGING)
 
     def shown_end(self, tp: TopicPartition) -> int:
-        """Where a log ends for consumers: what is behind it is not replicated, or in an open transaction."""
+        """Return the end of a log for consumers: messages behind it are not replicated, or in an open transaction."""
         return self._bound(tp, LATEST, CONSUMER)
 
     def _bound(self, tp: TopicPartition, time: int, replica_id: int) -> int:
@@ -143,10 +146,10 @@ class LogReader:
 
 
 class LogRange:
-    """One range while it is read: iterate over it once.
+    """Range of a log while it is read.  Iterate over it once.
 
-    offset  the next one to read; a caller may move it
-    until   where the range ends; a caller may move it
+    offset  the next offset to read; the caller may change it
+    until   the end of the range; the caller may change it
     """
 
     def __init__(self, reader: LogReader, tp: TopicPartition, start: int, until: int | None) -> None:
@@ -160,7 +163,7 @@ class LogRange:
         self._moved = False  # the leader is looked up before the next request
 
     def __iter__(self) -> Iterator[Fetched | Gap]:
-        """Raises NothingRead, MessageTooLarge, and errors of the broker that do not pass."""
+        """Yield what is read.  Raises NothingRead, MessageTooLarge, and errors of the broker that do not pass."""
         while self.until is None or self.offset < self.until:
             found = self._next()
             if found is None:
@@ -178,7 +181,7 @@ class LogRange:
                 self._nothing(found)
 
     def _next(self) -> Fetched | Gap | None:
-        """What is to be yielded; None: another try is due."""
+        """Fetch once; returns None if another try is due."""
         try:
             leader = self._leader()
             found = self._fetched(leader)
@@ -202,7 +205,7 @@ class LogRange:
         return found
 
     def _fetched(self, leader: Broker) -> Fetched:
-        """Raises LinkLost, BrokerError."""
+        """Fetch and judge.  Raises LinkLost, BrokerError."""
         reader, d = self._reader, self._reader.client.dialect
         request = d.requests.fetch(d, reader.wait_ms, 1, [(self.tp, self.offset, self._size)])
         (row,) = reader.client.links.call(leader, reader.purpose, request)
@@ -211,7 +214,7 @@ class LogRange:
         return judged(d, self.tp, self.offset, row, self._size)
 
     def _leader(self) -> Broker:
-        """Raises NoLeader, Unreachable."""
+        """Return the leader.  Raises NoLeader, Unreachable."""
         client, moved, self._moved = self._reader.client, self._moved, False
         leader = client.leader(self.tp, refresh=moved, retry=ONCE)  # patience_s is how long it is looked for
         if isinstance(leader, NoLeader):
@@ -244,7 +247,7 @@ class LogRange:
         return None
 
     def _nothing(self, found: Fetched) -> None:
-        """The broker has nothing to show: it may be no leader any more, or not all of the log is replicated."""
+        """Wait: the broker may be deposed, or the rest of its log is not replicated yet."""
         reader = self._reader
         if self.until is not None:
             why: WireError | None = None
@@ -260,7 +263,7 @@ class LogRange:
                 reader.client.view(max_age_s=LOOK_S, retry=ONCE)
 
     def _again(self, why: WireError, moved: bool = True) -> None:
-        """Wait before another try."""
+        """Wait before another try.  Raises `why` without patience, or NothingRead once it is over."""
         reader = self._reader
         if not reader.patience_s:
             raise why

@@ -131,9 +131,9 @@ class Logs:
     # ---- messages ----------------------------------------------------------------------------------------------------
 
     def read(self, tp: TopicPartition, start: int, until: int) -> Iterator[Piece | Gap]:
-        """The messages with start <= offset < until: those of the last set may go on behind it.
+        """Yield the messages with start <= offset < until; those of the last set may go on behind it.
 
-        Raises Unreachable where nothing is read for too long, and WireError that no other try may heal.
+        Raises Unreachable if nothing is read for too long, and WireError if no other try may help.
         """
         reading = self._reader.range(tp, start, until)
         try:

@@ -76,9 +76,9 @@ def match(packs: Iterable[Pack]) -> Matched:
 def _sort_out(
     matched: Matched, packs: Sequence[Pack], odd: Mapping[str, Sequence[int]], twins: Mapping[int, int]
 ) -> None:
-    """Put the odd messages of one side into `matched`, and between which offsets the others are.
+    """Put the odd messages of one side into `matched`, and the first and last offset of the others.
 
-    odd: indexes of rows by kind.  twins: windows of duplicates that have none of their own, by hash.
+    odd: indexes of rows by kind.  twins: window by hash, for duplicates that have no window of their own.
     """
     begin = 0
     for pack in packs:

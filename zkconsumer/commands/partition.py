@@ -158,7 +158,7 @@ class OnePartition:
         )
 
     def _require_partition(self) -> None:
-        """Ask for all topics: asking for one by name may create it.  Raises NoSuchPartition."""
+        """Look the partition up among all topics, since naming a topic may create it.  Raises NoSuchPartition."""
         view = self._reader.client.view(refresh=True, retry=STARTING)
         partitions = view.topics.get(self._tp.topic)
         if partitions is None and self._tp.topic not in view.errors:
@@ -171,7 +171,7 @@ class OnePartition:
 
 
 class _LookedUp:
-    """Leaders as a function has them: of 0.7, whose brokers do not know them."""
+    """Leaders that a function looks up, for 0.7, whose brokers do not know them."""
 
     reads_all = True
 
