@@ -13,12 +13,26 @@ import os
 import stat
 from pathlib import Path
 
-from groundwork.optionvalues import SecretUnreadable
+from groundwork.options import Secret
+from groundwork.optionvalues import SecretUnreadable, filled
 
 FILE = "file:"
 CREDENTIAL = "credential:"
 FOLDER = "CREDENTIALS_DIRECTORY"  # what systemd sets
 MAX_BYTES = 1 << 20  # systemd takes no more either
+
+
+def secret(raw: object) -> Secret:
+    """Option type: a secret, or the place of one.  Raises SecretUnreadable, and ValueError for an empty text."""
+    text = secret_text(raw)
+    if not isinstance(text, str) or not text:
+        raise ValueError("text that is not empty")
+    return Secret(text, path_of(raw))
+
+
+def location(raw: object) -> str:
+    """Option type: the path of a file; credential:NAME is the path of that credential."""
+    return str(secret_file(raw) or filled(raw))
 
 
 def secret_text(raw: object) -> object:

@@ -21,9 +21,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from groundwork.credentials import path_of, secret_file, secret_text
+from groundwork.credentials import location, path_of, secret, secret_text
 from groundwork.options import Options, Secret, option
-from groundwork.optionvalues import filled
 from groundwork.tls import TlsUnusable
 
 
@@ -113,15 +112,6 @@ def identity(raw: object) -> Secret:
     return Secret(f"{scheme}:{who}", file)
 
 
-def _password(raw: object) -> Secret:
-    return Secret(filled(secret_text(raw)), path_of(raw))
-
-
-def _location(raw: object) -> str:
-    """A path, also of a credential: credential:NAME."""
-    return str(secret_file(raw) or filled(raw))
-
-
 _CONNECT = "{prefix}.connect"
 
 
@@ -141,20 +131,20 @@ class ZkSecurityOptions(Options):
     )
     zookeeper_ssl_ca: str | None = option(
         "{prefix}.ssl.ca.location", None, "PEM file of the authorities to trust; the system's when empty",
-        kind=_location, behind=_CONNECT,
+        kind=location, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_certificate: str | None = option(
         "{prefix}.ssl.certificate.location", None, "PEM file of our certificate, where the server asks for one",
-        kind=_location, behind=_CONNECT,
+        kind=location, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_key: str | None = option(
         "{prefix}.ssl.key.location", None, "PEM file of its key; the certificate's file when empty; or credential:NAME",
-        kind=_location, behind=_CONNECT,
+        kind=location, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "{prefix}.ssl.key.password", None,
         "password of the key, or file:PATH or credential:NAME with it; never printed",
-        kind=_password, secret=True, behind=_CONNECT,
+        kind=secret, secret=True, behind=_CONNECT,
     )  # fmt: skip
     zookeeper_ssl_verify: bool = option(
         "{prefix}.ssl.verify", True,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from groundwork.credentials import others_may_read, path_of, secret_file, secret_text
+from groundwork.credentials import location, others_may_read, secret
 from groundwork.hosts import host_list
 from groundwork.named import NotLoaded
 from groundwork.options import CLASS, Secret, option, specs
@@ -50,18 +50,6 @@ HTTPS, NO_CHECK = "https", "none"
 _BEHIND = "client.id"  # on the reference page
 
 
-def _location(raw: object) -> str:
-    """A path, also of a credential: credential:NAME."""
-    return str(secret_file(raw) or filled(raw))
-
-
-def _secret(raw: object) -> Secret:
-    text = secret_text(raw)
-    if not isinstance(text, str) or not text:
-        raise ValueError("text that is not empty")
-    return Secret(text, path_of(raw))
-
-
 def _host_check(raw: object) -> str:
     text = "" if raw is None else str(raw).strip().lower()
     if text not in (HTTPS, NO_CHECK, ""):
@@ -80,19 +68,19 @@ class SecurityOptions(ZkSecurityOptions):
     )  # fmt: skip
     ssl_ca: str | None = option(
         "ssl.ca.location", None, "PEM file of the authorities that brokers' certificates are signed by; the system's "
-        "when empty", kind=_location, behind=_BEHIND,
+        "when empty", kind=location, behind=_BEHIND,
     )  # fmt: skip
     ssl_certificate: str | None = option(
         "ssl.certificate.location", None, "PEM file of our certificate (and its chain), where brokers ask for one",
-        kind=_location, behind=_BEHIND,
+        kind=location, behind=_BEHIND,
     )  # fmt: skip
     ssl_key: str | None = option(
         "ssl.key.location", None, "PEM file of its key; the certificate's file when empty; or credential:NAME",
-        kind=_location, behind=_BEHIND,
+        kind=location, behind=_BEHIND,
     )  # fmt: skip
     ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "ssl.key.password", None, "password of the key, or file:PATH or credential:NAME with it; never printed",
-        kind=_secret, secret=True, behind=_BEHIND,
+        kind=secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
     ssl_host_check: str = option(
         "ssl.endpoint.identification.algorithm", HTTPS,
@@ -108,7 +96,7 @@ class SecurityOptions(ZkSecurityOptions):
     sasl_username: str | None = option("sasl.username", None, "user of PLAIN and SCRAM", kind=filled, behind=_BEHIND)
     sasl_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "sasl.password", None, "its password, or file:PATH or credential:NAME with it; never printed",
-        kind=_secret, secret=True, behind=_BEHIND,
+        kind=secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
     sasl_callback: str | None = option(
         "sasl.oauthbearer.callback", None,
@@ -119,7 +107,7 @@ class SecurityOptions(ZkSecurityOptions):
     sasl_callback_config: Secret | None = option(  # noqa: RUF009  # a Secret never changes
         "sasl.oauthbearer.config", None,
         "text that the callback is given, or file:PATH or credential:NAME with it; never printed",
-        kind=_secret, secret=True, behind=_BEHIND,
+        kind=secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
 
     sasl_hosts: tuple[str, ...] = option(
