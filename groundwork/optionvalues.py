@@ -188,6 +188,13 @@ def filled(raw: object) -> str:
     return raw.strip()
 
 
+def positive_ms(raw: object) -> int:
+    """Option type: a time in ms, where None means something else."""
+    if isinstance(raw, bool) or not re.fullmatch(r"[0-9]{1,9}", str(raw).strip()) or int(str(raw)) < 1:
+        raise ValueError("a whole number of ms, at least 1")
+    return int(str(raw))
+
+
 def show_value(value: object) -> str:
     """A value as an error message quotes it."""
     if value is None:

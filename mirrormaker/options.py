@@ -16,7 +16,7 @@ from groundwork.logs import FORMS, LEVELS
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import CLASS, Options, option, specs
 from groundwork.zkconnect import connect_or_none
-from kafkawire import optiontypes as optionkinds
+from kafkawire import optiontypes
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, expected
 from kafkawire.model import TopicPartition
@@ -127,7 +127,7 @@ class SourceOptions(ConsumerConfig):
         "",
         "Kafka release of the brokers; default: they are asked",
         old="kafka.version",
-        kind=optionkinds.release,
+        kind=optiontypes.release,
     )
     broker_partitions: Numbering = option(  # noqa: RUF009  # a Numbering never changes
         "broker.partitions", Numbering(),
@@ -163,7 +163,7 @@ class TargetOptions(ProducerConfig):
         "",
         "Kafka release of the brokers; default: they are asked",
         old="kafka.version",
-        kind=optionkinds.release,
+        kind=optiontypes.release,
     )
     message_max_bytes: int = option(
         "target.message.max.bytes",

@@ -9,8 +9,7 @@ from typing import ClassVar
 from groundwork.options import CLASS, given, option
 from groundwork.zkconnect import connect_or_none
 from groundwork.zksecurity import security_problems
-from kafkawire import optiontypes as optionkinds
-from kafkawire import securityoptions
+from kafkawire import optiontypes, securityoptions
 from kafkawire.compression import CODECS
 from kafkawire.dialects import Dialect, expected
 from kafkawire.model import Broker
@@ -50,7 +49,7 @@ def by_id(text: str) -> bool:
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
     """Addresses of bootstrap brokers: `host:port,…`, or 0.7's `id:host:port,…`."""
     numbered = by_id(str(raw))
-    return Addresses(optionkinds.numbered_brokers(raw)) if numbered else optionkinds.brokers(raw)
+    return Addresses(optiontypes.numbered_brokers(raw)) if numbered else optiontypes.brokers(raw)
 
 
 def codec(raw: object) -> str:
@@ -252,7 +251,7 @@ class ProducerConfig(SecurityOptions):
     )
     key_encoder: str = option("key.serializer.class", "", "encoder of keys (default: serializer.class)", kind=CLASS)
     version: str = option(
-        "kafka.version", "", "Kafka release of the brokers; default: they are asked", kind=optionkinds.release
+        "kafka.version", "", "Kafka release of the brokers; default: they are asked", kind=optiontypes.release
     )
 
     metrics_enable: bool = option(

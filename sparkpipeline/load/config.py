@@ -13,16 +13,21 @@ What cannot be read, says one thing twice or is wrong is OptionRefused, with all
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast
 
+from groundwork.javachars import PatternRefused
+from groundwork.javaregex import to_python
 from groundwork.options import OptionError, given, load, option
+from groundwork.optionvalues import filled
 from groundwork.yamltext import YamlRefused, yaml_values
 from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
+from kafkawire import optiontypes
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
@@ -32,14 +37,55 @@ from sparkpipeline.cluster.access import resolve_release
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.formats import FORMATS, FileFormat
 from sparkpipeline.ledger.jsonlines import JSON, JSON_TEXT
-from sparkpipeline.load import optionkinds as kinds
-from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, SOURCES, UNITS
+from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, SOURCES, UNITS, is_function, is_json_path
 
 MIB, GIB = 1 << 20, 1 << 30
 READ_COMMITTED = "read_committed"
 FAIL, SKIP, QUARANTINE = "fail", "skip", "quarantine"  # values of corrupt.policy
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
 Storage = Literal["zookeeper", "kafka", "dual"]
+
+
+# ---- option types ----------------------------------------------------------------------------------------------------
+
+_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
+
+
+def base_folder(raw: object) -> str:
+    """Option type: a URI or an absolute path, without a slash at its end.
+
+    A relative path would mean another folder each time.
+    """
+    found = filled(raw).rstrip("/")
+    if not found.startswith("/") and not _SCHEME.match(found):
+        raise ValueError("a URI such as hdfs://namenode:8020/warehouse/kafka, or an absolute path")
+    return found
+
+
+def java_pattern(raw: object) -> str:
+    """Option type: a Java regular expression that means the same in Python."""
+    found = filled(raw)
+    try:
+        to_python(found)
+    except PatternRefused as exc:
+        raise ValueError(f"a Java regular expression ({exc})") from None
+    return found
+
+
+def json_path(raw: object) -> str:
+    """Option type: $.field, $.outer.inner, $.list[0].field, what Spark's get_json_object takes."""
+    found = filled(raw)
+    if not is_json_path(found):
+        raise ValueError("a path such as $.created or $.meta.at")
+    return found
+
+
+def function(raw: object) -> str:
+    """Option type: package.module:function, which is loaded once a plan is made."""
+    found = filled(raw)
+    if not is_function(found):
+        raise ValueError("package.module:function")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +99,11 @@ class LoadConfig(SecurityOptions):
         "base",
         "",
         "folder of the job, as hdfs://.., s3a://.., file:/.. or a path: data/ and _load/ are made below it",
-        kind=kinds.base,
+        kind=base_folder,
         required=True,
     )
     name: str = option(
-        "name", "load", "what logs, Spark's own pages and the lock in ZooKeeper call the job", kind=kinds.name
+        "name", "load", "what logs, Spark's own pages and the lock in ZooKeeper call the job", kind=optiontypes.name
     )
 
     # ---- the cluster
@@ -66,7 +112,7 @@ class LoadConfig(SecurityOptions):
         (),
         "brokers to ask first, host:port,host:port; those that ZooKeeper knows when empty",
         old="metadata.broker.list",
-        kind=kinds.brokers,
+        kind=optiontypes.brokers,
     )
     zookeeper_connect: str | None = option(
         "zookeeper.connect",
@@ -82,9 +128,9 @@ class LoadConfig(SecurityOptions):
     protocol: str = option(
         "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2;"
         " 0.7 must be said, and needs zookeeper.connect",
-        kind=kinds.text,
+        kind=filled,
     )  # fmt: skip
-    client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=kinds.text)
+    client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=filled)
     socket_timeout_ms: int = option("socket.timeout.ms", 30000, "how long a broker may take to answer", "ms", least=100)
     retries: int = option("retries", 3, "how often a question is asked again, and a fetch after a lost leader", least=0)
     retry_interval_ms: int = option("retry.backoff.ms", 1000, "wait before that", "ms", least=0)
@@ -101,12 +147,15 @@ class LoadConfig(SecurityOptions):
     )
 
     # ---- what it loads
-    topics: tuple[str, ...] = option("topics", (), "topics to load, by name", kind=kinds.topics)
+    topics: tuple[str, ...] = option("topics", (), "topics to load, by name", kind=optiontypes.topics)
     topics_pattern: str | None = option(
-        "topics.pattern", None, "or all whose whole name a Java regular expression matches", kind=kinds.pattern
+        "topics.pattern", None, "or all whose whole name a Java regular expression matches", kind=java_pattern
     )
     partitions: tuple[TopicPartition, ...] = option(
-        "partitions", (), "or just these: {orders: [0, 3]}, or as text orders:0,3;payments:1", kind=kinds.partitions
+        "partitions",
+        (),
+        "or just these: {orders: [0, 3]}, or as text orders:0,3;payments:1",
+        kind=optiontypes.partitions,
     )
     starting_offsets: str = option(
         "starting.offsets",
@@ -130,7 +179,7 @@ class LoadConfig(SecurityOptions):
     )
     compacted: tuple[str, ...] = option(
         "compacted.topics", (), "topics whose log is compacted: missing offsets are counted there, an error elsewhere",
-        kind=kinds.topics,
+        kind=optiontypes.topics,
     )  # fmt: skip
     batch_bytes: int = option(
         "batch.bytes",
@@ -208,7 +257,7 @@ class LoadConfig(SecurityOptions):
         choices=SOURCES,
     )
     time_field: str | None = option(
-        "time.field", None, "with json: the path of the field, $.created or $.meta.at", kind=kinds.json_path
+        "time.field", None, "with json: the path of the field, $.created or $.meta.at", kind=json_path
     )
     time_unit: str = option("time.unit", "ms", "with json: what the field holds", choices=UNITS)
     time_callable: str | None = option(
@@ -216,7 +265,7 @@ class LoadConfig(SecurityOptions):
         None,
         "with callable: package.module:function(key, value, timestamp_ms) -> ms since 1970, or None; key and value are"
         " bytes or None, and executors must have the module",
-        kind=kinds.function,
+        kind=function,
     )
     lateness_minutes: int = option(
         "lateness.minutes",
@@ -240,7 +289,7 @@ class LoadConfig(SecurityOptions):
     # ---- afterwards
     group_id: str | None = option(
         "group.id", None, "positions are copied to this group for tools that show lag; nowhere when empty",
-        kind=kinds.name,
+        kind=optiontypes.name,
     )  # fmt: skip
     offsets_storage: str | None = option(
         "offsets.storage",

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from groundwork.options import OptionError, Options, given, load, option
+from kafkawire import optiontypes
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.load import optionkinds as kinds
-from sparkpipeline.load.config import LoadConfig, config_of, read_config, read_yaml
+from sparkpipeline.load.config import LoadConfig, base_folder, config_of, read_config, read_yaml
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.stages.graph import LOAD, STAGE, Graph, Node, problems
 
@@ -41,7 +41,7 @@ class LoadInput(Options):
         "base",
         None,
         "in place of config: the base folder of a load that runs elsewhere; it is read, never advanced",
-        kind=kinds.base,
+        kind=base_folder,
     )
     job: Mapping[str, Any] | None = option("job", None, "in place of config: the load job's options", kind=_mapping)
 
@@ -58,7 +58,10 @@ class Stage(Options):
         "loads and stages it reads whole, as they stand when it runs; their later changes run nothing again",
     )
     topics: tuple[str, ...] = option(
-        "topics", (), "of the loads that it reads, only these topics; all that they load when empty", kind=kinds.topics
+        "topics",
+        (),
+        "of the loads that it reads, only these topics; all that they load when empty",
+        kind=optiontypes.topics,
     )
     sql: str | None = option("sql", None, "a query over views with the names of inputs and lookups")
     sql_file: str | None = option("sql.file", None, "in place of sql: the file that holds it (relative to this file)")
@@ -141,7 +144,7 @@ class PipelineFile(Options):
         "base",
         "",
         "folder of the pipeline, as hdfs://.., s3a://.., file:/.. or a path: each stage has its own below BASE/stages",
-        kind=kinds.base,
+        kind=base_folder,
         required=True,
     )
     loads: tuple[LoadInput, ...] = option("loads", (), "load jobs", required=True)

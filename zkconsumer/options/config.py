@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
 from groundwork.options import ERROR, given, load, option, specs, warnings_of
+from groundwork.optionvalues import filled, positive_ms
 from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import ZkSecurity, security_of, security_problems
-from kafkawire import securityoptions
+from kafkawire import optiontypes, securityoptions
 from kafkawire.dialects import Dialect, expected
 from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.security import PLAINTEXT
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from zkconsumer.offsets.modes import Mode, mode_of
-from zkconsumer.options import optiontypes
 
 JVM_ONLY: Final = {
     "shallowiterator.enable": "compressed sets are passed on whole if possible",
@@ -153,7 +153,7 @@ class ConsumerConfig(SecurityOptions):
         "offsets.file",
         None,
         "file that keeps the offsets of fixed partitions, by group; its folder must exist",
-        kind=optiontypes.text,
+        kind=filled,
     )
     auto_offset_reset: str = option(
         "auto.offset.reset",
@@ -189,7 +189,7 @@ class ConsumerConfig(SecurityOptions):
         "timeout of the first connection to ZooKeeper (default: the session timeout)",
         "ms",
         old=("zk.connectiontimeout.ms", "zk.connection.timeout.ms"),
-        kind=optiontypes.ms,
+        kind=positive_ms,
     )
     group_session_timeout_ms: int = option(
         "session.timeout.ms",
@@ -247,7 +247,7 @@ class ConsumerConfig(SecurityOptions):
         "longest backoff before a rebalance is retried; ends sooner when the partition is released "
         "(default: zookeeper.sync.time.ms; with coordination kafka 500)",
         "ms",
-        kind=optiontypes.ms,
+        kind=positive_ms,
     )
     rebalance_drain_ms: int = option(
         "rebalance.drain.ms",
