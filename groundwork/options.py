@@ -37,6 +37,7 @@ from groundwork.optionvalues import (
 from groundwork.sentences import did_you_mean
 
 C = TypeVar("C", bound="Options")
+V = TypeVar("V")
 CLASS = "class"  # kind of an option that names code: MODULE:NAME, or a JVM class listed in JVM_CLASSES
 ERROR, WARN = "error", "warn"  # how unknown keys are treated
 
@@ -95,6 +96,9 @@ class Options:
     NEWER         keys of the JVM's newer client and the equivalent here, its key first; one that is also a key of this
                   class is refused beside others of them, because it means something else there
     MEANT         keys that people take for an option of this class, and that option
+    REFUSED       keys that other clients have and this class does not, with what to write instead
+    ONLY          keys that may have one value alone, with that value and the reason
+    ANY_CASE      keys are taken in any case, as Spark hands them over
     PREFIX        replaces `{prefix}` in keys and meanings of options that several classes inherit
     SECTION       stands before the keys of this class where pages and messages write them outside of their section
                   (`mirror.`); the section takes a key with it, too
@@ -106,6 +110,9 @@ class Options:
     NOT_LOADED: ClassVar[frozenset[str]] = frozenset()
     NEWER: ClassVar[Mapping[str, str]] = {}
     MEANT: ClassVar[Mapping[str, str]] = {}
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+    ONLY: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    ANY_CASE: ClassVar[bool] = False
     PREFIX: ClassVar[str] = ""
     SECTION: ClassVar[str] = ""
 
@@ -207,6 +214,19 @@ def specs(cls: type[Options]) -> dict[str, Option]:
     return dict(_specs(cast(Any, cls)))
 
 
+def spelled(cls: type[Options], values: Mapping[Any, V]) -> dict[Any, V]:
+    """The values under their keys as the class spells them; unknown keys stay as they are."""
+    if not cls.ANY_CASE:
+        return dict(values)
+    known = {key.lower(): key for key in (*_names(cls), *cls.JVM_ONLY, *cls.REFUSED, *cls.ONLY)}
+    return {known.get(key.lower(), key) if isinstance(key, str) else key: value for key, value in values.items()}
+
+
+def _names(cls: type[Options]) -> dict[str, str]:
+    """The current key of every name that an option of the class has."""
+    return {name: spec.key for spec in specs(cls).values() for name in (spec.key, *spec.old)}
+
+
 @cache
 def _hints(cls: type[Any]) -> Mapping[str, Any]:
     return typing.get_type_hints(cast(Any, cls))
@@ -243,7 +263,8 @@ class _Reading:
             return None
         by_field = specs(cls)
         new_name = {f"{cls.SECTION}{spec.key}": spec.key for spec in by_field.values()}
-        new_name |= {name: spec.key for spec in by_field.values() for name in (spec.key, *spec.old)} | dict(self.names)
+        new_name |= _names(cls) | dict(self.names)
+        values = spelled(cls, values)
         ignored, unsaid = self._unknown(cls, new_name, values, where)
         values = {key: value for key, value in values.items() if key not in ignored}
         hints = _hints(cast(Any, cls))
@@ -287,10 +308,16 @@ class _Reading:
             if key in cls.JVM_ONLY and not (newer and key in cls.NEWER):
                 self.warnings.append(f"{where}: option '{key}' has no effect here: {cls.JVM_ONLY[key]}")
                 continue
-            if newer and key in cls.NEWER:
+            if key in cls.REFUSED:
+                said, ignores = f"is not supported: {cls.REFUSED[key]}", False
+            elif key in cls.ONLY:
+                said, ignores = _unlike(values[key], *cls.ONLY[key]), False
+                if not said:
+                    continue
+            elif newer and key in cls.NEWER:
                 said, ignores = self._of_newer_client(cls, key, new_name, values)
             elif key not in new_name:
-                hint = did_you_mean(key, [*new_name, *cls.JVM_ONLY], new_name, cls.MEANT)
+                hint = _nearest(cls, key, new_name)
                 meant.update(re.findall(r"'([^']*)'", hint))
                 ignores = self.unknown == WARN
                 said = f"is unknown{' and ignored' if ignores else ''}{hint}"
@@ -379,6 +406,21 @@ class _Reading:
         if not isinstance(raw, (list, tuple)):
             raise BadValue("a list of sections")
         return tuple(self.section(section, values, f"{path}[{i}]") for i, values in enumerate(raw))
+
+
+def _nearest(cls: type[Options], key: str, new_name: Mapping[str, str]) -> str:
+    """The end of the sentence about an unknown key: which option it may mean."""
+    shown = {name: new_name.get(name, name) for name in (*new_name, *cls.JVM_ONLY, *cls.REFUSED, *cls.ONLY)}
+    if cls.ANY_CASE:
+        key, shown = key.lower(), {name.lower(): key for name, key in shown.items()}
+    return did_you_mean(key, shown, shown, cls.MEANT)
+
+
+def _unlike(value: object, only: str, why: str) -> str:
+    """The end of the sentence about a key that takes one value alone; empty if it has that value."""
+    if str(value).strip().lower() == only.lower():
+        return ""
+    return f"is {show_value(value)}, and only {only} is taken: {why}"
 
 
 def _lacks_any(sections: Any) -> bool:

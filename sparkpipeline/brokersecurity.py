@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from groundwork.options import Secret
 from kafkawire.securityoptions import NEWER, SecurityOptions, broker_security_problems
@@ -30,6 +30,8 @@ def _prefixed(name: str) -> Any:
 @dataclass(frozen=True, slots=True)
 class KafkaSecurityOptions(SecurityOptions):
     """Options of a cluster's security in a query."""
+
+    ANY_CASE: ClassVar[bool] = True
 
     security_protocol: str = _prefixed("security_protocol")
     ssl_ca: str | None = _prefixed("ssl_ca")

@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Generator
 from functools import wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from groundwork.options import OptionError
 
 _CODE = re.compile(r"\bKAFKA08_[A-Z_]+\b")
 
@@ -33,6 +36,11 @@ class OptionRefused(PipelineError):
 
     code = "KAFKA08_OPTION"
     exit = "usage"
+
+    @classmethod
+    def of(cls, error: OptionError) -> OptionRefused:
+        """Return the problems of a set of options as one error."""
+        return cls("; ".join(error.problems))
 
 
 class Unreachable(PipelineError):

@@ -396,7 +396,7 @@ def config_of(values: object, where: str) -> LoadConfig:
     try:
         return load(LoadConfig, values, where)
     except OptionError as exc:
-        raise OptionRefused("; ".join(exc.problems)) from None
+        raise OptionRefused.of(exc) from None
 
 
 def read_yaml(path: Path) -> object:

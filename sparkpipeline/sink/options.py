@@ -21,7 +21,6 @@ from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions
 from sparkpipeline.cluster.access import ClusterAccess, resolve_release
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.optionnames import OptionNames
 
 WHERE = "kafka08 sink"
 MOST_INT = (1 << 31) - 1
@@ -69,7 +68,6 @@ WITHOUT_EFFECT = {
 ONLY = {  # options of Spark's format that have one value here, and why
     "kafka.enable.idempotence": ("false", "brokers know it from 0.11 on; this sink writes at least once"),
 }
-NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, ONLY, whose=" of the sink")
 
 
 def acks(raw: object) -> int:
@@ -92,6 +90,8 @@ class SinkOptions(KafkaSecurityOptions):
     """What a query writes with.  Make it with SinkOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
+    REFUSED: ClassVar[Mapping[str, str]] = REFUSED
+    ONLY: ClassVar[Mapping[str, tuple[str, str]]] = ONLY
 
     bootstrap: tuple[tuple[str, int], ...] = option(
         "kafka.bootstrap.servers", (), "brokers to ask first, host:port,host:port; one that answers is enough",
@@ -178,11 +178,10 @@ class SinkOptions(KafkaSecurityOptions):
     @staticmethod
     def of(options: Mapping[str, str]) -> SinkOptions:
         """The options of a query; names in any case.  Raises OptionRefused, naming option and value."""
-        values = NAMES.taken(SinkOptions, options)
         try:
-            found = load(SinkOptions, values, WHERE, jvm=True)
+            found = load(SinkOptions, options, WHERE, jvm=True)
         except OptionError as exc:
-            raise OptionRefused("; ".join(exc.problems)) from None
+            raise OptionRefused.of(exc) from None
         _check_answers(found.protocol)
         return found
 

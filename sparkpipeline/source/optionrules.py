@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 
-from groundwork.options import OptionError, given, load, warnings_of
+from groundwork.options import OptionError, given, load, spelled, warnings_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, in_order
-from sparkpipeline.source.options import AUTO, BROKERS, NAMES, OF_SPARK, PASSED_OVER, WITHOUT_EFFECT, SourceOptions
+from sparkpipeline.source.options import AUTO, BROKERS, OF_SPARK, PASSED_OVER, WITHOUT_EFFECT, SourceOptions
 
 log = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ def checked_options(options: Mapping[str, str], streaming: bool | None) -> Sourc
     options    names in any case; Spark's dictionary or a plain one
     streaming  whether they are a stream's; None: not known yet, so what only one of the two refuses passes
     """
-    values = NAMES.taken(SourceOptions, options)
+    values = spelled(SourceOptions, options)
     _strict(values)
     try:
         found = load(SourceOptions, values, WHERE, jvm=True)
     except OptionError as exc:
-        raise OptionRefused("; ".join(exc.problems)) from None
+        raise OptionRefused.of(exc) from None
     _check(found, given(found), streaming)
     if streaming is not None:
         _warn(warnings_of(found), given(found), streaming)

@@ -25,7 +25,6 @@ from kafkawire.model import Broker
 from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions
 from sparkpipeline.cluster.access import resolve_release
-from sparkpipeline.optionnames import OptionNames
 from sparkpipeline.ranges import OffsetRange, parse_ranges
 from sparkpipeline.reading.options import Fallback, ReadOptions
 from sparkpipeline.source.offsets import Bound, bound_of
@@ -80,7 +79,6 @@ OF_SPARK = {  # what strictCompat lets pass, with everything that begins with "k
     "kafkaConsumer.pollTimeoutMs",
 }  # fmt: skip
 PASSED_OVER = {"strictCompat", "stateDir"}  # ours, and strict all the same: Spark's own ignores them
-NAMES = OptionNames(REFUSED, WITHOUT_EFFECT, {})
 
 
 # ---- what values options take
@@ -139,6 +137,7 @@ class SourceOptions(KafkaSecurityOptions):
     """What a query over topics is made from.  Make it with checked_options()."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
+    REFUSED: ClassVar[Mapping[str, str]] = REFUSED
 
     # ---- the cluster
     bootstrap: tuple[tuple[str, int], ...] = option(

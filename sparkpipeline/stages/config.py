@@ -209,7 +209,7 @@ def read_pipeline(path: str) -> Pipeline:
             raise OptionRefused(f"{where.name}: expected the options of a pipeline: base, loads and stages")
         file = load(PipelineFile, values, where.name)
     except OptionError as exc:
-        raise OptionRefused("; ".join(exc.problems)) from None
+        raise OptionRefused.of(exc) from None
     folder = where.parent.absolute()
     configs = {one.name: found for one in file.loads if (found := _config(one, folder, where.name)) is not None}
     queries = {stage.name: sql for stage in file.stages if (sql := _sql(stage, folder)) is not None}

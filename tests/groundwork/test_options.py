@@ -425,3 +425,36 @@ def test_text_that_yaml_reads_as_something_else_wants_quotes(value: object, expe
     with pytest.raises(OptionError) as wrong:
         load(Sender, {"group": value}, "m.yaml")
     assert wrong.value.problems == [f"m.yaml: option 'group' is {expected}"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handed(Options):
+    ANY_CASE = True
+    JVM_ONLY: ClassVar = {"pollTimeout": "a fetch is bounded by timeout.ms"}
+    REFUSED: ClassVar = {"key.decoder": "decode in the query"}
+    ONLY: ClassVar = {"idempotence": ("false", "brokers know it from 0.11 on")}
+
+    offsets: str = option("startingOffsets", "latest", "where to begin", old="starting.offsets")
+
+
+def test_keys_in_any_case_have_a_class_that_says_so():
+    assert load(Handed, {"STARTINGOFFSETS": "earliest"}, "q").offsets == "earliest"
+    assert load(Handed, {"Starting.Offsets": "earliest"}, "q").offsets == "earliest"
+    assert warnings_of(load(Handed, {"polltimeout": "5"}, "q")) == [
+        "q: option 'pollTimeout' has no effect here: a fetch is bounded by timeout.ms"
+    ]
+    with pytest.raises(OptionError, match=r"^q: option 'STARTINGOFFSET' is unknown; did you mean 'startingOffsets'\?$"):
+        load(Handed, {"STARTINGOFFSET": "earliest"}, "q")
+
+
+def test_keys_of_other_clients_are_refused_with_what_to_do():
+    with pytest.raises(OptionError, match=r"^q: option 'key.decoder' is not supported: decode in the query$"):
+        load(Handed, {"KEY.decoder": "x"}, "q")
+
+
+def test_a_key_that_takes_one_value_alone_is_refused_with_another():
+    assert load(Handed, {"idempotence": "False"}, "q").offsets == "latest"
+    with pytest.raises(
+        OptionError, match=r"^q: option 'idempotence' is 'true', and only false is taken: brokers know it from 0.11 on$"
+    ):
+        load(Handed, {"idempotence": "true"}, "q")

@@ -136,7 +136,7 @@ TIMES = [
              {**SUBSCRIBED, "startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "newest"}),
 ]  # fmt: skip
 OTHERS = [
-    *(refusing(f"{name} is refused", f"option={name}: is not supported", {**SUBSCRIBED, name: "x"})
+    *(refusing(f"{name} is refused", f"option '{name}' is not supported", {**SUBSCRIBED, name: "x"})
       for name in ("kafka.auto.offset.reset", "kafka.key.deserializer", "kafka.value.deserializer",
                    "kafka.enable.auto.commit", "kafka.interceptor.classes")),
     refusing("no partitions at all", "minPartitions", {**SUBSCRIBED, "minPartitions": "0"}),

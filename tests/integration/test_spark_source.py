@@ -103,7 +103,7 @@ def test_code_and_coordinates_reach_the_user(spark: Any, source: ClusterClient, 
     def planned(**options: object) -> str:
         return _refused(lambda: loaded(spark, source, {"fetchOffset.retryIntervalMs": 1, **options}).count())
 
-    assert planned(subscribe=topic, minPartition=3).endswith("there is no such option; did you mean 'minPartitions'?")
+    assert planned(subscribe=topic, minPartition=3).endswith("is unknown; did you mean 'minPartitions'?")
     assert planned(subscribe=f"{topic}-not").startswith(f"KAFKA08_UNKNOWN_PARTITION topic={topic}-not:")
     read = planned(offsetRanges=ranges_text([OffsetRange(topic, 1, 900, 950)]))  # seen by the task only
     assert code_in(read) == "KAFKA08_OFFSET_OUT_OF_RANGE"

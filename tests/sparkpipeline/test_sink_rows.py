@@ -223,7 +223,7 @@ def test_other_columns_are_ignored_headers_too():
     [
         ({"kafka.acks": "0"}, "gives no acknowledgement"),
         ({"kafka.request.required.acks": "2"}, "expected -1"),
-        ({"kafka.key.serializer": "x"}, "option=kafka.key.serializer: is not supported: .*cast"),
+        ({"kafka.key.serializer": "x"}, "option 'kafka.key.serializer' is not supported: .*cast"),
         ({"kafka.transactional.id": "x"}, "at least once"),
         ({"kafka.enable.idempotence": "true"}, "only false is taken: .*0.11"),
         ({"kafka.security.protocol": "TLS"}, "'kafka.security.protocol' is 'TLS', expected"),

@@ -47,11 +47,15 @@ def test_the_old_names_of_the_old_clients_are_taken_too():
 
 
 def test_an_unknown_option_names_the_nearest_known_one():
-    refused(
-        "option=startingOffset: there is no such option; did you mean 'startingOffsets'?", startingOffset="earliest"
-    )
-    refused("option=kafka.fetch.min.byte: there is no such option", **{"kafka.fetch.min.byte": "1"})
-    refused("option=path: there is no such option", path="/tmp/x")
+    refused("option 'startingOffset' is unknown; did you mean 'startingOffsets'?", startingOffset="earliest")
+    refused("option 'STARTINGOFFSET' is unknown; did you mean 'startingOffsets'?", STARTINGOFFSET="earliest")
+    refused("option 'kafka.fetch.min.byte' is unknown", **{"kafka.fetch.min.byte": "1"})
+    refused("option 'path' is unknown", path="/tmp/x")
+
+
+def test_all_that_is_wrong_is_said_at_once():
+    refused("option 'path' is unknown; kafka08: option 'minPartitions' is '0', expected at least 1",
+            path="/tmp/x", minPartitions="0")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -67,7 +71,7 @@ def test_a_broker_that_waits_as_told_is_not_taken_for_dead():
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_what_spark_refuses_is_refused_with_an_explanation(name):
-    refused(f"option={name}: is not supported: {REFUSED[name]}", **{name: "x"})
+    refused(f"option '{name}' is not supported: {REFUSED[name]}", **{name: "x"})
 
 
 def test_what_means_nothing_here_is_told_and_passes(caplog):
@@ -85,9 +89,9 @@ def test_links_are_secured_as_kafkas_options_say_under_sparks_names():
     assert "hush" not in repr(found)
     refused("'kafka.security.protocol' SASL_SSL needs 'kafka.sasl.mechanism'",
             **{"kafka.security.protocol": "SASL_SSL"})  # fmt: skip
-    refused("option=kafka.ssl.truststore.location: is not supported: give kafka.ssl.ca.location, a file in PEM",
+    refused("option 'kafka.ssl.truststore.location' is not supported: give kafka.ssl.ca.location, a file in PEM",
             **{"kafka.ssl.truststore.location": "t.jks"})  # fmt: skip
-    refused("there is no such option; did you mean 'kafka.security.protocol'", **{"security.protocol": "SSL"})
+    refused("is unknown; did you mean 'kafka.security.protocol'", **{"security.protocol": "SSL"})
     refused("'kafka.sasl' options are given, but 'kafka.security.protocol' is PLAINTEXT", **login)
 
 

@@ -109,7 +109,7 @@ def test_a_pipeline_is_read(read: Read, tmp_path: Path) -> None:
         ),
         (
             START + LINES + "    output: kafka08\n    options: {kafka.bootstrap.servers: 'h:1', topik: t}\n",
-            "stage 'lines': option 'topik' there is no such option of the sink; did you mean 'topic'?",
+            "stage 'lines': kafka08 sink: option 'topik' is unknown; did you mean 'topic'?",
         ),
         (START + LINES + "    partition.by: [a, A]\n", "stage 'lines' names a column twice in partition.by"),
         (START.replace("base: /warehouse/flow", "base: warehouse") + LINES, "an absolute path"),
