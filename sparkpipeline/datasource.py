@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from sparkpipeline.errors import coded
-from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import PLAN, SECRET, without_passwords
+from sparkpipeline.source.options import PLAN, SECRET, checked_options, without_passwords
 from sparkpipeline.source.schema import columns_by_default, struct_type
 
 if TYPE_CHECKING:

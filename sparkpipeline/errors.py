@@ -42,6 +42,13 @@ class OptionRefused(PipelineError):
         """Return the problems of a set of options as one error."""
         return cls("; ".join(error.problems))
 
+    @property
+    def problem(self) -> str:
+        """Return the error as Options.problems() says it, the name of the option in front."""
+        return (
+            f"option '{self.coordinates['option']}' {self.sentence}" if "option" in self.coordinates else self.sentence
+        )
+
 
 class Unreachable(PipelineError):
     """Nobody of the cluster (or its ZooKeeper) answers."""

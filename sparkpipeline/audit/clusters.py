@@ -19,8 +19,7 @@ from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartiti
 from sparkpipeline.ranges import OffsetRange, partition_of
 from sparkpipeline.source.cluster import access_of, brokers_of
 from sparkpipeline.source.offsets import in_order
-from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import SourceOptions, read_options
+from sparkpipeline.source.options import SourceOptions, checked_options, read_options
 
 NO_TIMES = "messages of Kafka 0.7 have no time: give offsets of both sides, or leave it out"
 ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one

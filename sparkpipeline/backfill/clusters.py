@@ -18,8 +18,7 @@ from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.source.cluster import access_of, brokers_of
-from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import SourceOptions, read_options
+from sparkpipeline.source.options import SourceOptions, checked_options, read_options
 
 Storage = Literal["zookeeper", "kafka", "dual"]
 

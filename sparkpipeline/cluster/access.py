@@ -1,7 +1,7 @@
 """How a cluster is reached: what the driver knows and each task is given.
 
 ClusterAccess      addresses, release, security, timeouts and retries: a value, pickled with every reader
-resolve_release    the release that the option `protocol` names
+release_or_auto    option type of `protocol`: auto, or the release that is meant
 resolved           the access of a cluster once its brokers were asked what they are
 """
 
@@ -76,29 +76,32 @@ def _spoken(release: str, versions: tuple[tuple[int, int], ...]) -> Dialect:
 
 
 SHORT = {"0.7": "0.7.2", "0.8": "0.8.2", "0.9": "0.9", "0.10": "0.10.0"}
+AUTO = "auto"
 HELPS = "one of auto, 0.7, 0.8, 0.9, 0.10, or a release such as 0.10.1 or 3.9"
 
 
-def resolve_release(protocol: str) -> str:
-    """A name of kafkawire.dialects for the option's value, which is not auto.  Raises OptionRefused."""
-    name = SHORT.get(protocol, protocol)
-    try:
-        dialect(name)
-    except LocalError as unknown:
-        raise OptionRefused(f"{unknown}; {HELPS}", option="protocol") from None
+def release_or_auto(raw: object) -> str:
+    """Option type: auto, or a name of kafkawire.dialects.  Raises ValueError."""
+    text = str(raw).strip().lower()
+    name = SHORT.get(text, text)
+    if name != AUTO:
+        try:
+            dialect(name)
+        except LocalError as unknown:
+            raise ValueError(f"{HELPS} ({unknown})") from None
     return name
 
 
-def resolved(protocol: str, access: ClusterAccess) -> ClusterAccess:
-    """The access with the release, and the versions of requests, that `protocol` means.
+def resolved(release: str, access: ClusterAccess) -> ClusterAccess:
+    """The access with the release, and the versions of requests, that the option `protocol` means.
 
     A release that is named is taken as it is.  auto: every broker of the cluster is asked, the first of the bootstrap
     list that answers for the others (kafkawire.cluster.release), and what all of them take is spoken: also in the
     middle of an upgrade.  A broker that does not answer counts as what the others are.
     Raises OptionRefused, and Unreachable naming every broker.
     """
-    if protocol != "auto":
-        return replace(access, release=resolve_release(protocol))
+    if release != AUTO:
+        return replace(access, release=release)
     try:
         spoken = negotiated(list(_asked(access)))
     except LocalError as nothing:

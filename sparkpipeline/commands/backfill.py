@@ -16,7 +16,7 @@ from groundwork.sentences import counted
 from kafkawire.dialects import dialect
 from sparkpipeline.backfill.job import Backfill, bound
 from sparkpipeline.backfill.plan import BYTES_OF_07, Done, Lane, Request
-from sparkpipeline.cluster.access import resolve_release
+from sparkpipeline.cluster.access import AUTO, release_or_auto
 from sparkpipeline.commands.common import (
     execute_option,
     go_ahead,
@@ -152,9 +152,12 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
 
 
 def _of_07(source: dict[str, str]) -> bool:
-    """Whether offsets of the source are bytes."""
-    protocol = source.get("protocol", "auto")
-    return protocol != "auto" and not dialect(resolve_release(protocol)).offsets.count_messages
+    """True if offsets of the source are bytes."""
+    try:
+        release = release_or_auto(source.get("protocol", AUTO))
+    except ValueError:
+        return False  # checked_options() refuses it
+    return release != AUTO and not dialect(release).offsets.count_messages
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, str]:

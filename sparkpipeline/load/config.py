@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal, cast
@@ -29,11 +28,10 @@ from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
 from kafkawire.dialects import Dialect, dialect
-from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from kafkawire.securityoptions import NEWER as NEWER_SECURITY
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
-from sparkpipeline.cluster.access import resolve_release
+from sparkpipeline.cluster.access import AUTO, release_or_auto
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.formats import FORMATS, FileFormat
 from sparkpipeline.ledger.jsonlines import JSON, JSON_TEXT
@@ -128,7 +126,7 @@ class LoadConfig(SecurityOptions):
     protocol: str = option(
         "protocol", "auto", "what the brokers speak: auto asks one; else 0.8, 0.9, 0.10 or a release such as 0.8.2;"
         " 0.7 must be said, and needs zookeeper.connect",
-        kind=filled,
+        kind=release_or_auto,
     )  # fmt: skip
     client_id: str = option("client.id", "sparkpipeline", "how the brokers' logs name us", kind=filled)
     socket_timeout_ms: int = option("socket.timeout.ms", 30000, "how long a broker may take to answer", "ms", least=100)
@@ -344,10 +342,8 @@ class LoadConfig(SecurityOptions):
 
     @property
     def spoken(self) -> Dialect | None:
-        """The release that protocol names; None: a broker says it, or it is no release (an error elsewhere)."""
-        with suppress(LocalError, OptionRefused):
-            return None if self.protocol == "auto" else dialect(resolve_release(self.protocol))
-        return None
+        """The release that protocol names; None: the brokers are asked for it."""
+        return None if self.protocol == AUTO else dialect(self.protocol)
 
     @property
     def format(self) -> FileFormat:

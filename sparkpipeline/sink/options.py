@@ -19,7 +19,7 @@ from kafkawire.topicnames import why_never_written
 from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions
-from sparkpipeline.cluster.access import ClusterAccess, resolve_release
+from sparkpipeline.cluster.access import AUTO, ClusterAccess, release_or_auto
 from sparkpipeline.errors import OptionRefused
 
 WHERE = "kafka08 sink"
@@ -107,6 +107,7 @@ class SinkOptions(KafkaSecurityOptions):
     )
     protocol: str = option(
         "protocol", "auto", "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it",
+        kind=release_or_auto,
     )  # fmt: skip
     client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us")
     topic: str | None = option(
@@ -179,11 +180,9 @@ class SinkOptions(KafkaSecurityOptions):
     def of(options: Mapping[str, str]) -> SinkOptions:
         """The options of a query; names in any case.  Raises OptionRefused, naming option and value."""
         try:
-            found = load(SinkOptions, options, WHERE, jvm=True)
+            return load(SinkOptions, options, WHERE, jvm=True)
         except OptionError as exc:
             raise OptionRefused.of(exc) from None
-        _check_answers(found.protocol)
-        return found
 
     def problems(self) -> Iterable[str]:
         if not self.bootstrap and not self.zookeeper_connect:
@@ -196,6 +195,11 @@ class SinkOptions(KafkaSecurityOptions):
         yield from self.broker_problems()
         if self.request_timeout_ms > MOST_INT:
             yield f"option 'kafka.request.timeout.ms' is {self.request_timeout_ms}: a request can carry {MOST_INT}"
+        if self.protocol != AUTO and not dialect(self.protocol).answers_produce:  # the sink promises at least once
+            yield (
+                f"option 'protocol': brokers of Kafka {self.protocol} acknowledge nothing, so it could not be known"
+                " whether a row is stored; write to 0.8 or later"
+            )
 
     @property
     def warnings(self) -> list[str]:
@@ -224,13 +228,3 @@ class SinkOptions(KafkaSecurityOptions):
             batch_bytes=self.batch_bytes, queue_bytes=self.queue_bytes, message_max_bytes=self.message_max_bytes,
             request_bytes=self.request_bytes, reconnect_ms=self.reconnect_ms, client_id=self.client_id, version=release,
         )  # fmt: skip
-
-
-def _check_answers(protocol: str) -> None:
-    """A sink promises at least once, and so needs brokers that say what they stored.  Raises OptionRefused."""
-    if protocol != "auto" and not dialect(resolve_release(protocol)).answers_produce:
-        raise OptionRefused(
-            f"brokers of Kafka {protocol} acknowledge nothing, so it could not be known whether a row is stored; write"
-            " to 0.8 or later",
-            option="protocol",
-        )

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from kafkawire.cluster.leaders import ListedLeaders
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.access import ClusterAccess
+from sparkpipeline.cluster.access import AUTO, ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.addresses import find_access
 from sparkpipeline.errors import Refused
-from sparkpipeline.source.options import AUTO, BROKERS, SourceOptions
+from sparkpipeline.source.options import BROKERS, SourceOptions
 
 if TYPE_CHECKING:
     from sparkpipeline.driver.zookeeper import Registry

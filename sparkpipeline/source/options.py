@@ -2,7 +2,10 @@
 
 One table: a field holds key, default, unit and meaning; reading, checking and docs/spark-options.md come from it.
 Names are taken in any case, as Spark takes them; beside the table stand those that are refused or mean nothing here.
-What options must not say together is in optionrules.py, whose checked_options() makes a SourceOptions.  Pure.
+checked_options() makes a SourceOptions, and refuses what options must not say together.  Pure.
+
+Spark's own refusals come first, each with what to write instead; ours are marked.  Kafka 0.7: brokers tell nothing of
+each other, partitions belong to brokers, offsets are bytes, groups are in ZooKeeper.
 
     options.bound_of_start(Fixed.EARLIEST)     the first that is given of startingTimestamp,
                                                startingOffsetsByTimestamp and startingOffsets
@@ -10,28 +13,32 @@ What options must not say together is in optionrules.py, whose checked_options()
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, Self, cast
 
-from groundwork.options import option, specs
+from groundwork.options import OptionError, given, load, option, specs, spelled, warnings_of
 from groundwork.optionvalues import filled
 from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
-from kafkawire.dialects import dialect
-from kafkawire.model import Broker
+from kafkawire.dialects import Dialect, dialect
+from kafkawire.model import Broker, TopicPartition
 from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions
-from sparkpipeline.cluster.access import resolve_release
+from sparkpipeline.cluster.access import AUTO, release_or_auto
+from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange, parse_ranges
 from sparkpipeline.reading.options import Fallback, ReadOptions
-from sparkpipeline.source.offsets import Bound, bound_of
+from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, bound_of, in_order
 from sparkpipeline.source.subscription import Subscription
 from sparkpipeline.source.taskplan import PACK_BYTES
 
-AUTO = "auto"
+log = logging.getLogger(__name__)
+
+WHERE = "kafka08"
 READ_COMMITTED = "read_committed"
 BROKERS = "kafka.broker.list"
 PLAN = "sparkpipeline.plan"  # the option of a plan that a job of this package hands over (exactplan.py)
@@ -92,15 +99,11 @@ def any_text_type(raw: object) -> str:
     return str(raw).strip()
 
 
-def protocol_type(raw: object) -> str:
-    """auto, or the release that is meant.  Raises OptionRefused, which has a sentence of its own."""
-    name = str(raw).strip().lower()
-    return name if name == "auto" else resolve_release(name)
-
-
 def ranges_type(raw: object) -> tuple[OffsetRange, ...]:
-    """Raises OptionRefused, which has a sentence of its own."""
-    return tuple(parse_ranges(str(raw)))
+    try:
+        return tuple(parse_ranges(str(raw)))
+    except OptionRefused as exc:
+        raise ValueError(f"a list of {{topic, partition, start, until}}; it {exc.sentence}") from None
 
 
 def counts_type(raw: object) -> tuple[int, ...]:
@@ -176,7 +179,7 @@ class SourceOptions(KafkaSecurityOptions):
         "auto",
         "what the brokers speak: auto asks them; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 or 3.9 say it.  0.7 must"
         " be said: its brokers do not answer",
-        kind=protocol_type,
+        kind=release_or_auto,
     )
     client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us", kind=filled)
     socket_timeout_ms: int = option(
@@ -367,9 +370,13 @@ class SourceOptions(KafkaSecurityOptions):
     )
 
     def problems(self) -> Iterable[str]:
-        """Of ZooKeeper's options; optionrules refuses the rest, naming the option."""
         yield from security_problems(self, self.zookeeper_connect)
         yield from self.broker_problems()
+        yield from _of_reading(self)
+        yield from _of_release(self)
+        if not self.bootstrap and not self.brokers and self.zookeeper_connect is None:
+            yield "option 'kafka.bootstrap.servers' is missing: give host:port of some brokers, or zookeeper.connect"
+        yield from _of_limits(self)
 
     @property
     def committed(self) -> bool:
@@ -421,6 +428,212 @@ class SourceOptions(KafkaSecurityOptions):
         usual = PACK_BYTES if self.offset_ranges is None else 0
         pack_bytes = usual if self.pack_bytes is None else self.pack_bytes
         return Limits(self.min_partitions, self.max_records, self.max_bytes, pack_bytes)
+
+
+# ---- the rules between them
+
+_MOST_INT = (1 << 31) - 1  # of the numbers of a request
+_WITH_RANGES = (
+    "assign", "subscribe", "subscribePattern", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets",
+    "endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets", "minPartitions", "maxRecordsPerPartition",
+    "maxBytesPerPartition", "kafka.group.id",
+)  # fmt: skip
+_ENDINGS = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+_TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "stateDir")
+_COUNTED = {  # options that count messages by their offsets, and what does so by bytes
+    "maxOffsetsPerTrigger": "maxBytesPerTrigger",
+    "minOffsetsPerTrigger": "the trigger's own interval",
+    "maxRecordsPerPartition": "maxBytesPerPartition",
+}
+
+
+def checked_options(options: Mapping[str, str], streaming: bool | None) -> SourceOptions:
+    """The options of a query.  Raises OptionRefused with all that is wrong.
+
+    options    names in any case; Spark's dictionary or a plain one
+    streaming  whether they are a stream's; None: not known yet, so what only one of the two refuses passes
+    """
+    _strict(spelled(SourceOptions, options))
+    try:
+        found = load(SourceOptions, options, WHERE, jvm=True)
+    except OptionError as exc:
+        raise OptionRefused.of(exc) from None
+    if streaming is None:
+        return found
+    if problems := list(_of_stream(found) if streaming else _of_batch(found)):
+        raise OptionRefused("; ".join(f"{WHERE}: {problem}" for problem in problems))
+    for sentence in warnings_of(found):
+        log.warning("%s", sentence)
+    for name in sorted(given(found) & set(_TRIGGER)) if not streaming else ():
+        log.warning("option %s means nothing in a batch", name)
+    return found
+
+
+def _strict(values: Mapping[str, str]) -> None:
+    """Raises OptionRefused for an option of ours where strictCompat is on."""
+    if values.get("strictCompat", "").strip().lower() != "true":
+        return
+    extras = sorted(values.keys() - OF_SPARK - WITHOUT_EFFECT.keys() - PASSED_OVER)
+    if extras:
+        raise OptionRefused(f"strictCompat refuses what Spark's kafka format does not have: {', '.join(extras)}")
+
+
+def _of_reading(options: SourceOptions) -> Iterator[str]:
+    """What is read: fixed ranges, or a subscription."""
+    ranges, per_task = options.offset_ranges, options.ranges_per_task
+    if per_task is not None and (ranges is None or "packBytes" in given(options)):
+        yield "option 'rangesPerTask' goes with offsetRanges, and not with packBytes"
+    elif per_task is not None and ranges is not None and sum(per_task) != len(ranges):
+        yield f"option 'rangesPerTask' adds up to {sum(per_task)}, and offsetRanges has {len(ranges)}"
+    if ranges is None:
+        yield from _refused(lambda: options.subscription)
+    elif others := sorted(given(options) & set(_WITH_RANGES)):
+        yield f"option 'offsetRanges' is an exact plan: leave out {', '.join(others)}"
+
+
+def _of_limits(options: SourceOptions) -> Iterator[str]:
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is not None and most is not None and least > most:
+        yield f"option 'minOffsetsPerTrigger' ({least}) is more than maxOffsetsPerTrigger ({most})"
+    for name, number in (
+        ("kafka.fetch.message.max.bytes", options.fetch_bytes), ("fetchBytesCap", options.fetch_bytes_cap),
+        ("kafka.fetch.min.bytes", options.min_bytes), ("kafka.fetch.wait.max.ms", options.max_wait_ms),
+    ):  # fmt: skip
+        if number > _MOST_INT:
+            yield f"option '{name}' is {number}, which does not fit a request: {_MOST_INT} is the most"
+    if options.max_wait_ms >= options.socket_timeout_ms:
+        yield (
+            f"option 'kafka.fetch.wait.max.ms' ({options.max_wait_ms}) is not less than kafka.socket.timeout.ms"
+            f" ({options.socket_timeout_ms}): a broker that waits that long would be taken for dead"
+        )
+    if options.fetch_bytes_cap < options.fetch_bytes:
+        yield (
+            f"option 'fetchBytesCap' ({options.fetch_bytes_cap}) is less than kafka.fetch.message.max.bytes"
+            f" ({options.fetch_bytes})"
+        )
+
+
+def _of_start(options: SourceOptions, default: Bound) -> Iterator[str]:
+    yield from _refused(lambda: options.bound_of_start(default))
+    if _bound(lambda: options.bound_of_start(default)) is not Fixed.GROUP:
+        return
+    if options.group_id is None:
+        yield "option 'kafka.group.id' is missing: startingOffsets=group needs the name of the group"
+    if options.offsets_storage in ("zookeeper", "dual") and options.zookeeper_connect is None:
+        yield f"option 'kafka.offsets.storage' is {options.offsets_storage}, which needs zookeeper.connect"
+
+
+def _of_stream(options: SourceOptions) -> Iterator[str]:
+    if options.offset_ranges is not None:
+        yield "option 'offsetRanges' is for a batch: a stream has no fixed ranges"
+    for name in sorted(given(options) & set(_ENDINGS)):
+        yield f"option '{name}' is for a batch: a stream does not end"
+    yield from _of_start(options, Fixed.LATEST)
+    start = _bound(lambda: options.bound_of_start(Fixed.LATEST))
+    if start is not None and moves(start) and options.state_dir is None:
+        yield (
+            "option 'stateDir' is missing: Spark asks for the first offsets of a stream several times and does not keep"
+            " the first answer, so that a start at latest, at a time or at a group's position could skip messages: name"
+            " a folder here, or numbers (or earliest) in startingOffsets"
+        )
+
+
+def moves(start: Bound) -> bool:
+    """Whether it may mean other offsets later.  The earliest does too, but what it passed over is gone."""
+    if isinstance(start, Offsets):
+        return LATEST in start.at.values()
+    return start is not Fixed.EARLIEST
+
+
+def _of_batch(options: SourceOptions) -> Iterator[str]:
+    yield from _of_start(options, Fixed.EARLIEST)
+    yield from _refused(lambda: options.bound_of_end(Fixed.LATEST))
+    start = _bound(lambda: options.bound_of_start(Fixed.EARLIEST))
+    end = _bound(lambda: options.bound_of_end(Fixed.LATEST))
+    for tp in _specially(start, LATEST):
+        yield f"option 'startingOffsets': a batch does not begin at the latest offset{tp}: there is nothing behind it"
+    for tp in _specially(end, EARLIEST):
+        yield f"option 'endingOffsets': a batch does not end at the earliest offset{tp}: there is nothing before it"
+    if end is Fixed.GROUP:
+        yield "option 'endingOffsets': group says where to begin, not where to end"
+    if isinstance(start, Offsets) and isinstance(end, Offsets):
+        yield from _of_pairs(start.at, end.at, "startingOffsets", "endingOffsets")
+    if isinstance(start, Times) and isinstance(end, Times):
+        yield from _of_pairs(start.at_ms, end.at_ms, "startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
+
+
+def _specially(bound: Bound | None, number: int) -> Iterator[str]:
+    """Where a bound is -1 or -2: "" for all partitions, else each by name."""
+    if bound is (Fixed.LATEST if number == LATEST else Fixed.EARLIEST):
+        yield ""
+    if isinstance(bound, Offsets):
+        yield from (f" of {tp}" for tp, offset in bound.at.items() if offset == number)
+
+
+def _of_pairs(
+    start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], starting: str, ending: str
+) -> Iterator[str]:
+    """Offsets, or times: both name the same partitions, and none begins behind its end."""
+    if odd := in_order(start.keys() ^ end.keys()):
+        yield f"options '{starting}' and '{ending}' name different partitions: {odd[0]} is in one only"
+        return
+    for tp, first in start.items():
+        if 0 <= end[tp] < first:
+            yield f"option '{starting}': {tp} begins at {first}, behind its end {end[tp]}"
+
+
+def _of_release(options: SourceOptions) -> Iterator[str]:
+    """What a release lacks.  Of protocol=auto nothing is known yet: who asks for it has brokers that can be asked."""
+    spoken = None if options.protocol == AUTO else dialect(options.protocol)
+    if spoken is not None and not spoken.describes_itself:
+        yield from _of_strangers(options, spoken)
+    elif options.brokers:
+        yield f"option '{BROKERS}' is for brokers of Kafka 0.7: say protocol=0.7, or kafka.bootstrap.servers"
+    if spoken is None:
+        return
+    called = f"Kafka {spoken.release}"
+    if not spoken.offsets.count_messages:
+        for name in sorted(given(options) & _COUNTED.keys()):
+            yield f"option '{name}' counts messages, and offsets of {called} are bytes: use {_COUNTED[name]}"
+    if not spoken.keeps_offsets and options.group_id is not None and options.zookeeper_connect is None:
+        yield f"option 'kafka.group.id': groups of {called} keep their offsets in ZooKeeper: give zookeeper.connect"
+    if not spoken.keeps_offsets and options.offsets_storage in ("kafka", "dual"):
+        yield (
+            f"option 'kafka.offsets.storage' is {options.offsets_storage}, and brokers of {called} keep no offsets:"
+            " only ZooKeeper has them"
+        )
+
+
+def _of_strangers(options: SourceOptions, spoken: Dialect) -> Iterator[str]:
+    """Brokers that do not know each other: where they and their partitions are found."""
+    what = f"brokers of Kafka {spoken.release} tell nothing of each other"
+    if options.bootstrap:
+        yield f"option 'kafka.bootstrap.servers': {what}: zookeeper.connect finds them"
+    elif not options.brokers and options.zookeeper_connect is None:
+        yield f"option 'zookeeper.connect' is missing: {what}"
+    elif options.brokers and options.zookeeper_connect is not None:
+        yield f"option '{BROKERS}' goes without zookeeper.connect, which finds the brokers"
+    elif options.brokers and options.assign is None and options.offset_ranges is None:
+        yield (
+            f"option '{BROKERS}' says which brokers there are, not which partitions they have: name those in assign or"
+            " offsetRanges, or give zookeeper.connect instead"
+        )
+
+
+def _refused(read: Callable[[], object]) -> Iterator[str]:
+    """Yield why a text cannot be read: what an option says is read where it is used, too."""
+    try:
+        read()
+    except OptionRefused as exc:
+        yield exc.problem
+
+
+def _bound(read: Callable[[], Bound]) -> Bound | None:
+    """The bound, or None if its text cannot be read."""
+    try:
+        return read()
+    except OptionRefused:
+        return None
 
 
 def without_passwords(options: Mapping[str, str]) -> dict[str, str]:

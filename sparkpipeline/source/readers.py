@@ -21,8 +21,7 @@ from sparkpipeline.errors import OptionRefused, coded
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.source.cluster import access_of, brokers_of, group_offsets
 from sparkpipeline.source.offsets import offsets_text, parse_offsets
-from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.options import SourceOptions, checked_options
 from sparkpipeline.source.schema import columns_of
 from sparkpipeline.source.tasks import RangesPartition, partitions_of, read_partition, read_ranges_of
 

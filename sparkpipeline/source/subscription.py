@@ -32,7 +32,7 @@ class Subscription:
         found = {"assign": assign, "subscribe": subscribe, "subscribePattern": pattern}
         named = {name: text for name, text in found.items() if text is not None}
         if len(named) != 1:
-            what = f"not {' and '.join(named)} together" if named else "none is given"
+            what = f"not {' and '.join(named)} together" if named else "none is given, nor offsetRanges"
             raise OptionRefused(
                 f"one of {', '.join(found)} says what is read: {what}", option=next(iter(named or found))
             )

@@ -121,8 +121,7 @@ class Stage(Options):
             try:
                 SinkOptions.of(self.options)
             except OptionRefused as exc:
-                where = "".join(f"{name} '{value}' " for name, value in exc.coordinates.items())
-                yield f"stage '{self.name}': {where}{exc.sentence}"
+                yield f"stage '{self.name}': {exc.sentence}"
         if len({column.lower() for column in self.partition_by}) < len(self.partition_by):
             yield f"stage '{self.name}' names a column twice in partition.by"
 

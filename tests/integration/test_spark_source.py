@@ -14,7 +14,7 @@ from sparkpipeline.driver.groups import write_offsets
 from sparkpipeline.errors import code_in, sentence_in
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from sparkpipeline.source.cluster import access_of
-from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import checked_options
 from tests.integration.sparktopics import produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]

@@ -193,5 +193,5 @@ def test_a_moving_start_without_stateDir_is_refused_with_what_helps(
     spark: Any, source: ClusterClient, unique: Any, tmp_path: Path
 ) -> None:
     frame = stream(spark, source, subscribe=unique.topic())
-    with pytest.raises(Exception, match=r"KAFKA08_OPTION option=stateDir: .* name a folder here"):
+    with pytest.raises(Exception, match=r"KAFKA08_OPTION: .*'stateDir' is missing: .* name a folder here"):
         run(frame, Seen(), tmp_path / "checkpoint", **AVAILABLE_NOW)

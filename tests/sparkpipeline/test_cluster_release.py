@@ -80,12 +80,12 @@ def test_the_first_broker_that_answers_decides() -> None:
     [("0.8", "0.8.2"), ("0.9", "0.9"), ("0.10", "0.10.0"), ("0.8.1", "0.8.1"), ("0.10.2.2", "0.10.2.2")],
 )
 def test_a_release_that_is_named_asks_nobody(said: str, release: str) -> None:
-    assert access.resolve_release(said) == release
+    assert access.release_or_auto(said) == release
 
 
 @pytest.mark.parametrize(
     ("said", "says"), [("0.7.9", "unknown Kafka release '0.7.9'"), ("0.6", "unknown Kafka release '0.6'")]
 )
 def test_a_release_that_is_not_spoken_is_refused(said: str, says: str) -> None:
-    with pytest.raises(OptionRefused, match=f"option=protocol: {says}"):
-        access.resolve_release(said)
+    with pytest.raises(ValueError, match=f"one of auto, 0.7, .*{says}"):
+        access.release_or_auto(said)

@@ -13,7 +13,7 @@ from sparkpipeline.audit.windows import label
 from sparkpipeline.commands.backfill import _request
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.errors import OptionRefused, UnknownPartition
-from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import checked_options
 from tests.fakes.broker import FakeCluster
 
 BOTH = ["--source-brokers", "a:1", "--target-brokers", "b:1"]

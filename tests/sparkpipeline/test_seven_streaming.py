@@ -18,7 +18,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers, is_unknown
 from sparkpipeline.errors import DataLoss, NoLeader, OptionRefused
 from sparkpipeline.source.microbatches import MicroBatches
-from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import checked_options
 
 names = (f"s{n}" for n in itertools.count())
 ZERO, ONE, OTHER = BrokerPartition(0, 0), BrokerPartition(0, 1), BrokerPartition(5, 0)
@@ -162,5 +162,5 @@ def test_a_broker_that_does_not_answer_is_named(world: World, follow: Follow) ->
 
 
 def test_a_start_that_moves_needs_a_folder_here_too(follow: Follow) -> None:
-    with pytest.raises(OptionRefused, match="option=stateDir"):
+    with pytest.raises(OptionRefused, match="option 'stateDir' is missing"):
         follow(startingOffsets="latest")

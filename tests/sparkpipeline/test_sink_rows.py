@@ -236,7 +236,7 @@ def test_other_columns_are_ignored_headers_too():
         ({"topic": " "}, "'topic' is empty"),
         ({"topic": "__transaction_state"}, "'topic' is '__transaction_state', which is internal"),
         ({"path": "/tmp/x"}, "option topic says"),
-        ({"protocol": "0.7"}, "option=protocol: brokers of Kafka 0.7 acknowledge nothing"),
+        ({"protocol": "0.7"}, "option 'protocol': brokers of Kafka 0.7.2 acknowledge nothing"),
         ({"zookeeper.auth": "digest:me:secret"}, "'zookeeper.connect' is reached, which is not given"),
         ({"zookeeper.connect": "zk:1", "zookeeper.ssl.ca.location": "ca.pem"}, "nothing would be TLS"),
         ({"kafka.request.timeout.ms": "2147483648"}, "a request can carry 2147483647"),

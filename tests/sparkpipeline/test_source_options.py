@@ -11,8 +11,7 @@ from kafkawire.net.security import OPEN, Sasl
 from sparkpipeline.commands import reference
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source.offsets import Fixed, Offsets, Time
-from sparkpipeline.source.optionrules import checked_options
-from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, Limits
+from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, Limits, checked_options
 
 WHERE = {"kafka.bootstrap.servers": "b1:9092,b2:9093", "subscribe": "orders"}
 
@@ -62,11 +61,14 @@ def test_all_that_is_wrong_is_said_at_once():
     "name", ["kafka.fetch.message.max.bytes", "fetchBytesCap", "kafka.fetch.min.bytes", "kafka.fetch.wait.max.ms"]
 )
 def test_a_number_that_no_request_can_carry_is_refused_before_a_task_begins(name):
-    refused(f"option={name}: {1 << 31} does not fit a request", **{name: str(1 << 31)})
+    refused(f"option '{name}' is {1 << 31}, which does not fit a request", **{name: str(1 << 31)})
 
 
 def test_a_broker_that_waits_as_told_is_not_taken_for_dead():
-    refused("option=kafka.fetch.wait.max.ms: 500 is not less than", **{"kafka.socket.timeout.ms": "500"})
+    refused(
+        "option 'kafka.fetch.wait.max.ms' (500) is not less than kafka.socket.timeout.ms (500)",
+        **{"kafka.socket.timeout.ms": "500"},
+    )
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -111,13 +113,17 @@ def test_rows_of_transactions_are_shown_once_they_are_committed_unless_said_othe
         ("startingOffsetsByTimestampStrategy", "newest", "expected one of error, latest"),
         ("timestampFallback", "now", "expected one of none, null, plan"),
         ("kafka.bootstrap.servers", "b1", "host:port"),
-        ("protocol", "0.7", "option=kafka.bootstrap.servers: brokers of Kafka 0.7.2 tell nothing of each other"),
-        ("kafka.broker.list", "0:b:9092", "option=kafka.broker.list: is for brokers of Kafka 0.7"),
+        ("protocol", "0.7", "option 'kafka.bootstrap.servers': brokers of Kafka 0.7.2 tell nothing of each other"),
+        ("kafka.broker.list", "0:b:9092", "option 'kafka.broker.list' is for brokers of Kafka 0.7"),
         ("protocol", "eight", "unknown Kafka release"),
         ("maxTriggerDelay", "soon", "such as 15m"),
         ("zookeeper.auth", "digest:me", "is ***, expected digest:USER:PASSWORD"),
-        ("fetchBytesCap", "1000", "is less than kafka.fetch.message.max.bytes"),
-        ("offsetRanges", "[", "option=offsetRanges: is no JSON"),
+        ("fetchBytesCap", "1000", "option 'fetchBytesCap' (1000) is less than kafka.fetch.message.max.bytes"),
+        (
+            "offsetRanges",
+            "[",
+            "option 'offsetRanges' is '[', expected a list of {topic, partition, start, until}; it is no JSON",
+        ),
         ("zookeeper.ssl.ca.location", "ca.pem", "nothing would be TLS"),
         ("zookeeper.ssl.client.enable", "true", "'zookeeper.connect' is reached, which is not given"),
     ],
@@ -132,8 +138,8 @@ SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "t"}
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"zookeeper.connect": None}, "option=zookeeper.connect: is needed: brokers of Kafka 0.7.2 tell nothing"),
-        ({"kafka.broker.list": "0:b:9092"}, "option=kafka.broker.list: goes without zookeeper.connect"),
+        ({"zookeeper.connect": None}, "option 'zookeeper.connect' is missing: brokers of Kafka 0.7.2 tell nothing"),
+        ({"kafka.broker.list": "0:b:9092"}, "option 'kafka.broker.list' goes without zookeeper.connect"),
         ({"zookeeper.connect": None, "kafka.broker.list": "0:b:1"}, "name those in assign or offsetRanges"),
         ({"zookeeper.connect": None, "kafka.broker.list": "b:1"}, "expected id:host:port"),
         ({"maxRecordsPerPartition": "5"}, "counts messages, and offsets of Kafka 0.7.2 are bytes: use maxBytesPerPart"),
@@ -146,7 +152,7 @@ SEVEN = {"protocol": "0.7", "zookeeper.connect": "zk:2181", "subscribe": "t"}
                 "assign": '{"t":["0-0"]}',
                 "kafka.group.id": "g",
             },
-            "option=kafka.group.id: groups of Kafka 0.7.2 keep their offsets in ZooKeeper",
+            "option 'kafka.group.id': groups of Kafka 0.7.2 keep their offsets in ZooKeeper",
         ),
         ({"strictCompat": "true"}, "strictCompat refuses what Spark's kafka format does not have: protocol"),
     ],
@@ -161,7 +167,7 @@ def test_what_brokers_of_0_7_cannot_is_refused(more, says):
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
 def test_a_stream_of_0_7_counts_bytes_and_no_messages(name):
     start = {**SEVEN, "startingOffsets": "earliest"}
-    with pytest.raises(OptionRefused, match=rf"option={name}: counts messages, and offsets of Kafka 0.7.2 are bytes"):
+    with pytest.raises(OptionRefused, match=rf"option '{name}' counts messages, and offsets of Kafka 0.7.2 are bytes"):
         checked_options({**start, name: "5"}, True)
     assert checked_options({**start, "maxBytesPerTrigger": "5000"}, True).max_bytes_per_trigger == 5000
 
@@ -190,7 +196,10 @@ def test_a_password_is_never_quoted():
 
 
 def test_brokers_or_a_zookeeper_are_needed():
-    refused("option=kafka.bootstrap.servers: host:port of some brokers is needed", without=("kafka.bootstrap.servers",))
+    refused(
+        "option 'kafka.bootstrap.servers' is missing: give host:port of some brokers",
+        without=("kafka.bootstrap.servers",),
+    )
     options = checked_options({"zookeeper.connect": "zk:2181/kafka", "subscribe": "t"}, False)
     assert options.storage == "zookeeper"
     assert read().storage == "kafka"
@@ -208,8 +217,8 @@ def test_an_exact_plan_excludes_what_would_make_another():
 
 
 def test_a_group_needs_its_name_and_its_store():
-    refused("option=kafka.group.id: startingOffsets=group needs the name", startingOffsets="group")
-    refused("zookeeper needs zookeeper.connect", startingOffsets="group",
+    refused("option 'kafka.group.id' is missing: startingOffsets=group needs the name", startingOffsets="group")
+    refused("'kafka.offsets.storage' is zookeeper, which needs zookeeper.connect", startingOffsets="group",
             **{"kafka.group.id": "g", "kafka.offsets.storage": "zookeeper"})  # fmt: skip
     options = read(startingOffsets="group", **{"kafka.group.id": "g"})
     assert options.bound_of_start(Fixed.EARLIEST) is Fixed.GROUP
@@ -226,7 +235,9 @@ def test_bounds_come_from_the_first_option_that_is_given():
 def test_a_stream_with_a_start_that_moves_needs_a_place_to_keep_it():
     for moving in ({}, {"startingOffsets": "latest"}, {"startingTimestamp": "1"}, {"startingOffsets": '{"t":{"0":-1}}'},
                    {"startingOffsets": "group", "kafka.group.id": "g"}):  # fmt: skip
-        refused("option=stateDir: Spark asks for the first offsets of a stream several times", True, **moving)
+        refused(
+            "option 'stateDir' is missing: Spark asks for the first offsets of a stream several times", True, **moving
+        )
         assert read(True, stateDir="/state", **moving).state_dir == "/state"
     assert read(True, startingOffsets="earliest").state_dir is None
     assert read(True, startingOffsets='{"orders":{"0":5,"1":-2}}')

@@ -20,7 +20,7 @@ from sparkpipeline.errors import (
     UnknownPartition,
 )
 from sparkpipeline.source.offsets import LATEST
-from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import checked_options
 from sparkpipeline.source.resolver import ends_at, offsets_at, resolve_batch, resolve_start, starts_at, subscribed
 from sparkpipeline.source.subscription import Subscription
 from tests.fakes.broker import FakeCluster, entry

@@ -16,7 +16,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
 from sparkpipeline.source.microbatches import MicroBatches
-from sparkpipeline.source.optionrules import checked_options
+from sparkpipeline.source.options import checked_options
 from sparkpipeline.source.readers import (
     Kafka08StreamReader,
     ReadAllAvailable,
@@ -157,7 +157,7 @@ def test_a_stream_begins_where_a_group_stood_and_the_group_may_go_on(cluster: Fa
     ],
 )
 def test_a_moving_start_without_a_place_to_keep_it_is_refused(opened: Opened, start: dict[str, str]) -> None:
-    with pytest.raises(OptionRefused, match="option=stateDir: Spark asks for the first offsets of a stream several"):
+    with pytest.raises(OptionRefused, match="'stateDir' is missing: Spark asks for the first offsets of a stream"):
         opened(**start)
 
 
