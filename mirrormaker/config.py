@@ -3,11 +3,11 @@
     from_yaml     sections `sources` (a list), `target`, `mirror`
     from_flags    the original's flags: --consumer.config (repeatable), --producer.config and flags
 
-All problems are collected before ConfigError is raised.  Settings that are allowed but unsafe become sentences in
+All problems are collected before OptionError is raised.  Settings that are allowed but unsafe become sentences in
 Configuration.notes.  A mirror starts at the smallest offset and waits for all in-sync replicas, unless a file says
 otherwise by name; acks 0 is refused.
 
-A file that cannot be read, is not YAML, or sets one key twice also raises ConfigError.
+A file that cannot be read, is not YAML, or sets one key twice also raises OptionError.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from groundwork import metrics
-from groundwork.java import read_properties
+from groundwork.optionfiles import properties_file, yaml_file
 from groundwork.options import ERROR, WARN, OptionError, Options, given, load, warnings_of
 from groundwork.zkconnect import parse_connect
 from kafkawire.dialects import Dialect, expected
 from kafkawire.protocol.adminapis import CREATE_PARTITIONS, CREATE_TOPICS
 from kafkawire.securityoptions import unsafe_security
 from mirrormaker import listen
-from mirrormaker.configfile import ConfigError, read_bytes, read_yaml
 from mirrormaker.exactlyonce.requirements import NoTransactions, require_transactions
 from mirrormaker.jvmfiles import Translated, consumer_file, ignored_line, producer_file, taken_line
 from mirrormaker.options import FileOptions, MirrorOptions, SourceOptions, TargetOptions
@@ -80,14 +79,14 @@ class Configuration:
 
 
 def from_yaml(path: Path, unknown: str = ERROR) -> Configuration:
-    """Return the mirror that a YAML file describes.  Raises ConfigError.  `unknown` is passed to
+    """Return the mirror that a YAML file describes.  Raises OptionError.  `unknown` is passed to
     groundwork.options.load."""
     where = path.name
-    values = read_yaml(path)
+    values = yaml_file(path)
     if not isinstance(values, Mapping):
-        raise ConfigError([f"{where}: expected the sections sources, target and mirror"])
+        raise OptionError([f"{where}: expected the sections sources, target and mirror"])
     if outside := [key for key in map(str, values) if key.startswith(("mirror.", "target."))]:
-        raise ConfigError([f"{where}: option '{key}' is outside of {_section(key)}" for key in outside])
+        raise OptionError([f"{where}: option '{key}' is outside of {_section(key)}" for key in outside])
     found = Findings()
     file = found.options(lambda: load(FileOptions, values, where, unknown=unknown))
     if file is None:
@@ -112,7 +111,7 @@ def from_flags(
     new_consumer: bool = False,
     new_producer: bool = False,
 ) -> Configuration:
-    """Return the mirror that the original's flags describe; flags are options of section `mirror`.  Raises ConfigError.
+    """Return the mirror that the original's flags describe; flags are options of section `mirror`.  Raises OptionError.
 
     unknown: passed to groundwork.options.load for the files.  new_consumer, new_producer: the flags of the same name
     were given, which the start line mentions.
@@ -167,19 +166,17 @@ class Findings:
         self.warnings += warnings_of(loaded)
         return loaded
 
-    def error(self) -> ConfigError:
-        return ConfigError(self.problems, self.forbidden, self.warnings)
+    def error(self) -> OptionError:
+        return OptionError(self.problems, self.forbidden, self.warnings)
 
 
 def _properties(path: Path, flag: str, found: Findings) -> dict[str, str] | None:
     """Return the JVM .properties file that a flag names, or None if it cannot be read."""
     try:
-        return read_properties(read_bytes(path))  # bytes are ISO-8859-1, as for Java
-    except ConfigError as exc:
+        return properties_file(path)
+    except OptionError as exc:
         found.problems += [f"{flag} {problem}" for problem in exc.problems]
         found.forbidden |= exc.forbidden
-    except ValueError as exc:
-        found.problems.append(f"{path.name}: {exc}")
     return None
 
 
@@ -204,7 +201,7 @@ class Names:
 
 
 def _checked(loaded: Configuration, names: Names, unknown: str, found: Findings) -> Configuration:
-    """Return the parts as they run, with names and the mirror's own settings filled in.  Raises ConfigError.
+    """Return the parts as they run, with names and the mirror's own settings filled in.  Raises OptionError.
 
     found: problems found in each part alone; such a part has defaults in place of its wrong settings.
     """

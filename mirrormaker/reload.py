@@ -23,11 +23,12 @@ from typing import Any
 
 from groundwork.logs import set_level
 from groundwork.named import NotLoaded, file_of, load_again, load_named
+from groundwork.options import OptionError
 from groundwork.tasks import TaskGroup, sleep
 from kafkawire.dialects import Dialect
 from mirrormaker.changes import Reload, decide
 from mirrormaker.config import Configuration, route_rules
-from mirrormaker.configfile import ConfigError, read_settled
+from mirrormaker.configfile import read_settled
 from mirrormaker.flow import Flow
 from mirrormaker.handler import MessageHandler
 from mirrormaker.options import MirrorOptions
@@ -134,7 +135,7 @@ class Reloads:
         """Read the configuration without changing anything yet.  Raises ReloadRefused."""
         try:
             reload = decide(self.configuration, read_settled(self.configuration.files, self._read, sleep))
-        except ConfigError as e:
+        except OptionError as e:
             raise ReloadRefused([f"the configuration is left as it is: {problem}" for problem in e.problems]) from e
         mirror = reload.configuration.mirror
         if unfit := list(mirror.problems()):  # checked with the options that stay unchanged
@@ -142,7 +143,7 @@ class Reloads:
         try:
             files = [file for named in (mirror.handler, mirror.set_handler) if (file := file_of(named)) is not None]
             return PreparedReload(reload, read_settled(files, lambda: handler_of(mirror, load_again), sleep))
-        except (NotLoaded, ConfigError) as e:
+        except (NotLoaded, OptionError) as e:
             raise ReloadRefused([f"the configuration is left as it is: {e}"]) from e
 
     def _apply(self, prepared: PreparedReload) -> Iterator[str]:

@@ -19,9 +19,9 @@ import click
 from groundwork.commands import Group, completion
 from groundwork.installed import DISTRIBUTION
 from groundwork.openfiles import shortage
+from groundwork.options import OptionError
 from groundwork.output import Failure, print_note, show
 from mirrormaker import exits
-from mirrormaker.configfile import ConfigError
 
 PROGRAM = "mirrormaker"
 COMMANDS = {
@@ -79,7 +79,7 @@ def outcome(args: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         print_note("mirrormaker: interrupted")
         return exits.INTERRUPTED
-    except ConfigError as exc:
+    except OptionError as exc:
         for warning in exc.warnings:
             print_note(f"warning: {warning}")
         for problem in exc.problems:

@@ -12,14 +12,13 @@ import click
 
 from groundwork.java import filter_text
 from groundwork.logs import FORMS, LEVELS, set_up_logging
-from groundwork.options import ERROR, WARN
+from groundwork.options import ERROR, WARN, OptionError
 from groundwork.output import print_note, print_text
 from groundwork.sentences import counted
 from mirrormaker import exits
 from mirrormaker.commands.flags import ConfiguredCommand, original_flags
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
 from mirrormaker.config import Configuration, from_flags, from_yaml, merging, workers_mean
-from mirrormaker.configfile import ConfigError
 from mirrormaker.control.server import PROFILE_MAX_S
 from mirrormaker.options import MAX_WORKERS, MirrorOptions
 
@@ -65,7 +64,7 @@ def configuration(
     workers: int | None = None,
     **flags: str | None,
 ) -> Configuration:
-    """The configuration a command line names.  Raises ConfigError, and click.UsageError for what contradicts itself.
+    """The configuration a command line names.  Raises OptionError, and click.UsageError for what contradicts itself.
 
     without_effect: sentences on flags that change nothing; they become warnings.  log_level, log_format, workers: in
     place of the configuration's.
@@ -79,8 +78,8 @@ def configuration(
             flags=flags,
             clients=(new_consumer, new_producer),
         )
-    except ConfigError as exc:
-        raise ConfigError(exc.problems, exc.forbidden, (*without_effect, *exc.warnings)) from exc
+    except OptionError as exc:
+        raise OptionError(exc.problems, exc.forbidden, (*without_effect, *exc.warnings)) from exc
     mirror = replace(
         found.mirror,
         log_level=log_level or found.mirror.log_level,
@@ -88,7 +87,7 @@ def configuration(
         workers=workers or found.mirror.workers,
     )
     if problems := list(mirror.worker_problems()):
-        raise ConfigError([f"{found.name}: mirror: {problem}" for problem in problems])
+        raise OptionError([f"{found.name}: mirror: {problem}" for problem in problems])
     return replace(found, mirror=mirror, warnings=(*without_effect, *found.warnings))
 
 

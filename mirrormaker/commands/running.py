@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 
 import click
 
+from groundwork.optionfiles import yaml_file
+from groundwork.options import OptionError
 from groundwork.output import fail, print_note, print_text
 from groundwork.streams import DISK_FULL, discard
 from mirrormaker import exits
-from mirrormaker.configfile import ConfigError, read_yaml
 from mirrormaker.control.client import Connection, NoMirror, Refused, connect
 from mirrormaker.control.place import OFF, all_sockets, candidates
 
@@ -90,8 +91,8 @@ def configured_socket(file: Path) -> str:
     if file.suffix == ".properties":
         return ""
     try:
-        values = read_yaml(file)
-    except ConfigError:
+        values = yaml_file(file)
+    except OptionError:
         return ""
     section = values.get(SECTION) if isinstance(values, dict) else None
     return str(section.get(OPTION) or "") if isinstance(section, dict) else ""

@@ -23,6 +23,7 @@ from typing import Any
 from groundwork.installed import own_version
 from groundwork.logs import current_level, log_in_thread, set_level, set_up_logging
 from groundwork.loopdelay import HubLag
+from groundwork.options import OptionError
 from groundwork.output import print_note
 from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
@@ -30,7 +31,7 @@ from groundwork.threads import NoThread
 from mirrormaker import exits
 from mirrormaker.changes import decide
 from mirrormaker.config import Configuration
-from mirrormaker.configfile import ConfigError, read_settled
+from mirrormaker.configfile import read_settled
 from mirrormaker.control.place import own_place
 from mirrormaker.control.server import ControlServer, Refused
 from mirrormaker.happenings import Happenings
@@ -478,7 +479,7 @@ class Supervisor:
         try:
             read = read_settled(self._configuration.files, self._read, sleep)
             reload = decide(self._configuration, read)
-        except ConfigError as wrong:
+        except OptionError as wrong:
             return self._not_reloaded([f"the configuration is left as it is: {problem}" for problem in wrong.problems])
         workers = list(self.serving)
         problems: list[str] = []

@@ -21,9 +21,9 @@ from typing import ClassVar, Literal, cast
 
 from groundwork.javachars import PatternRefused
 from groundwork.javaregex import to_python
+from groundwork.optionfiles import yaml_file
 from groundwork.options import OptionError, given, load, option
 from groundwork.optionvalues import filled
-from groundwork.yamltext import YamlRefused, yaml_values
 from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
@@ -398,13 +398,9 @@ def config_of(values: object, where: str) -> LoadConfig:
 def read_yaml(path: Path) -> object:
     """What yaml.safe_load gives.  Raises OptionRefused with file, line and what is wrong."""
     try:
-        return yaml_values(path.read_bytes().decode("utf-8"))
-    except OSError as exc:
-        raise OptionRefused(f"{path}: cannot be read: {exc.strerror}") from None
-    except UnicodeDecodeError as exc:
-        raise OptionRefused(f"{path}: byte {exc.start} is no UTF-8") from None
-    except YamlRefused as exc:
-        raise OptionRefused(f"{path.name}: {exc}") from None
+        return yaml_file(path)
+    except OptionError as exc:
+        raise OptionRefused.of(exc) from None
 
 
 __all__ = ["LoadConfig", "config_of", "read_config"]

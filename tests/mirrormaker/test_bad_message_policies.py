@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.options import OptionError
 from kafkawire.errors import BrokerError, CorruptMessage, LibraryMissing, RemoteError, UnknownMagic
 from kafkawire.model import Broker, TopicPartition
 from mirrormaker.badmessages import (
@@ -21,7 +22,6 @@ from mirrormaker.badmessages import (
     suspected,
 )
 from mirrormaker.config import Configuration, from_yaml
-from mirrormaker.configfile import ConfigError
 from mirrormaker.encoding import MessageEncoderFailed
 from mirrormaker.handler import HandlerTopicMissing
 from mirrormaker.partitioning import NoSuchPartition
@@ -164,7 +164,7 @@ def test_dead_letters_need_a_topic_and_target_end_leaves_nothing_out(tmp_path: P
         "m.yaml: mirror: corrupt.policy: dead-letter needs 'dead.letter.topic'"
     ]
     more = "  resume: target-end\n  offset.map.folder: /m\n"
-    with pytest.raises(ConfigError, match=r"oversize\.policy: 'resume: target-end' compares"):
+    with pytest.raises(OptionError, match=r"oversize\.policy: 'resume: target-end' compares"):
         configured(tmp_path, f"{more}  oversize.policy: skip\n")
     configured(tmp_path, f"{more}  oversize.policy: fail\n")
 

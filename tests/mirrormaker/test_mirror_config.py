@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from groundwork.options import Secret
+from groundwork.options import OptionError, Secret
 from groundwork.zksecurity import Tls, ZkSecurity
 from mirrormaker.config import Configuration, from_flags, from_yaml, loops, merging
-from mirrormaker.configfile import ConfigError
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -25,7 +24,7 @@ def yaml_file(folder: Path, text: str) -> Path:
 
 
 def problems(folder: Path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         from_yaml(yaml_file(folder, text))
     return wrong.value.problems
 
@@ -335,7 +334,7 @@ def test_a_release_that_is_not_known_is_named_with_the_nearest(tmp_path: Path) -
 def test_broken_yaml_and_missing_files_are_one_sentence(tmp_path: Path) -> None:
     [sentence] = problems(tmp_path, "sources: [\n")
     assert sentence.startswith("m.yaml: not YAML: ")
-    with pytest.raises(ConfigError, match=r"gone\.yaml: cannot be read: No such file or directory"):
+    with pytest.raises(OptionError, match=r"gone\.yaml: cannot be read: No such file or directory"):
         from_yaml(tmp_path / "gone.yaml")
 
 
@@ -508,7 +507,7 @@ def test_the_names_of_0_7_are_of_0_7(tmp_path: Path) -> None:
 
 def test_a_producers_file_of_0_7_is_told_what_helps_and_all_that_is_wrong(tmp_path: Path) -> None:
     """'metadata.broker.list is missing … not for 0.7' was all that a file with zk.connect was told."""
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         properties(tmp_path, "zk.connect=zk:1/a\ngroupid=g\nfetch.size=big\n", "broker.list=0:k:9092\nqueue.time=x\n")
     assert wrong.value.problems == [
         "c.properties: option 'fetch.size' is 'big', expected a whole number of bytes",
@@ -516,7 +515,7 @@ def test_a_producers_file_of_0_7_is_told_what_helps_and_all_that_is_wrong(tmp_pa
         "partitions: give 'zk.connect' in its place; for a later target give 'metadata.broker.list', host:port,…",
         "p.properties: option 'queue.time' is 'x', expected a whole number of ms",
     ]
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         properties(tmp_path, CONSUMER, "zk.connect=zk:1/b\ntarget.version=0.8.2\n")
     assert wrong.value.problems == [
         "p.properties: option 'metadata.broker.list' is missing: bootstrap brokers, host:port,…; of a later release "
@@ -545,7 +544,7 @@ def test_what_a_mirror_does_its_own_way_is_said_in_a_line_for_each_file(tmp_path
 
 
 def test_warnings_are_told_where_there_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         properties(tmp_path, f"{CONSUMER}heartbeat.interval.ms=1\nfetch.message.max.bytes=x\n", "acks=0\n")
     assert wrong.value.problems == [
         "c.properties: option 'fetch.message.max.bytes' is 'x', expected a whole number of bytes",
@@ -573,7 +572,7 @@ def test_what_stands_between_the_parts_is_told_beside_what_is_wrong_in_one(tmp_p
 
 def test_refused_acks_and_unsafe_settings_name_the_file_they_stand_in(tmp_path: Path) -> None:
     consumer = "zookeeper.connect=zk:1/a\ngroup.id=g\nauto.offset.reset=largest\n"
-    with pytest.raises(ConfigError, match=r"^m\.yaml: target: request\.required\.acks=0 is refused"):
+    with pytest.raises(OptionError, match=r"^m\.yaml: target: request\.required\.acks=0 is refused"):
         from_yaml(yaml_file(tmp_path, SOURCE + TARGET.replace("}", ", request.required.acks: 0}") + MIRROR))
     notes = properties(tmp_path, consumer, "metadata.broker.list=k:9092\nrequest.required.acks=1\n").notes
     assert [note.split(": ")[:2] for note in notes] == [
@@ -606,7 +605,7 @@ def test_properties_are_read_in_the_jvms_encoding(tmp_path: Path) -> None:
 def test_one_consumer_config_given_twice_is_refused(tmp_path: Path) -> None:
     properties(tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n")
     one, again = tmp_path / "c.properties", tmp_path / "." / "c.properties"
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         from_flags([one, again], tmp_path / "p.properties", {"whitelist": "a"})
     assert wrong.value.problems == [
         f"--consumer.config {again} is given twice: each of its messages would be read twice"
@@ -694,7 +693,7 @@ def test_of_both_producers_keys_those_of_the_one_that_ran_count(tmp_path: Path) 
     files = [tmp_path / "c.properties"], tmp_path / "p.properties"
     assert from_flags(*files, {"whitelist": "a"}, new_producer=True).target.acks == -1
     with pytest.raises(
-        ConfigError, match=r"'metadata\.broker\.list' \(k:9092\) and 'bootstrap\.servers' \(o:9092\) have no"
+        OptionError, match=r"'metadata\.broker\.list' \(k:9092\) and 'bootstrap\.servers' \(o:9092\) have no"
     ):
         properties(tmp_path, CONSUMER, both.replace("bootstrap.servers=k", "bootstrap.servers=o"))
 
@@ -720,7 +719,7 @@ def test_an_option_of_ours_counts_beside_the_jvms_key_for_it(tmp_path: Path) -> 
 def test_new_consumer_says_what_keeps_the_group(tmp_path: Path) -> None:
     properties(tmp_path, CONSUMER, "bootstrap.servers=k:9092\n")
     files = [tmp_path / "c.properties"], tmp_path / "p.properties"
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         from_flags(*files, {"whitelist": "a"}, new_consumer=True)
     assert wrong.value.problems == [
         "c.properties: --new.consumer reads through brokers, and 'bootstrap.servers' is not given: add it, or leave "
@@ -755,7 +754,7 @@ LOGS_IN = "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-256\n"
     ],
 )
 def test_what_would_change_what_arrives_is_refused_with_what_helps(tmp_path: Path, lines: str, said: str) -> None:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         properties(tmp_path, CONSUMER, f"bootstrap.servers=k:9092\n{lines}")
     assert said in "\n".join(wrong.value.problems)
 
@@ -779,13 +778,13 @@ def test_a_login_of_jaas_is_read_with_its_quotes(tmp_path: Path) -> None:
 def test_a_larger_fetch_than_the_budget_raises_the_budget_that_a_file_does_not_give(tmp_path: Path) -> None:
     large = f"{CONSUMER}fetch.message.max.bytes=100000000\n"
     assert properties(tmp_path, large, "bootstrap.servers=k:9092\n").sources[0].queued_max_bytes == 100000000
-    with pytest.raises(ConfigError, match=r"'queued\.max\.bytes' \(70000000\) must hold the largest fetch"):
+    with pytest.raises(OptionError, match=r"'queued\.max\.bytes' \(70000000\) must hold the largest fetch"):
         properties(tmp_path, f"{large}queued.max.bytes=70000000\n", "bootstrap.servers=k:9092\n")
 
 
 def test_unknown_keys_stop_a_mirror_unless_they_are_to_be_warnings(tmp_path: Path) -> None:
     target = "metadata.broker.list=k:9092\nacme.team=blue\n"
-    with pytest.raises(ConfigError, match=r"p\.properties: option 'acme\.team' is unknown"):
+    with pytest.raises(OptionError, match=r"p\.properties: option 'acme\.team' is unknown"):
         properties(tmp_path, CONSUMER, target)
     configuration = properties(tmp_path, CONSUMER, target, unknown="warn")
     assert "p.properties: option 'acme.team' is unknown and ignored" in configuration.warnings
@@ -826,7 +825,7 @@ def test_flags_are_options_of_the_mirror(tmp_path: Path) -> None:
         tmp_path, "zookeeper.connect=zk:1/a\ngroup.id=g\n", "metadata.broker.list=k:9092\n", **flags
     )
     assert (configuration.mirror.num_streams, configuration.sources[0].auto_commit_interval_ms) == (3, 1000)
-    with pytest.raises(ConfigError, match=r"command line: option 'num\.streams' is 'many', expected a whole number"):
+    with pytest.raises(OptionError, match=r"command line: option 'num\.streams' is 'many', expected a whole number"):
         properties(
             tmp_path,
             "zookeeper.connect=zk:1/a\ngroup.id=g\n",
@@ -836,7 +835,7 @@ def test_flags_are_options_of_the_mirror(tmp_path: Path) -> None:
 
 
 def test_files_that_the_flags_do_not_name_are_asked_for() -> None:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         from_flags([], None, {"whitelist": "a"})
     assert wrong.value.problems == [
         "--consumer.config is missing: a source's .properties, one for each source",

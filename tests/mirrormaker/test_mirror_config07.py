@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.options import OptionError
 from localkafka.mirror import COMMAND
 from mirrormaker.config import Configuration, from_yaml
-from mirrormaker.configfile import ConfigError
 
 
 def written(folder: Path, source: str = "", target: str = "", mirror: str = "") -> Configuration:
@@ -24,7 +24,7 @@ def written(folder: Path, source: str = "", target: str = "", mirror: str = "") 
 
 
 def problems(folder: Path, source: str = "", target: str = "", mirror: str = "") -> list[str]:
-    with pytest.raises(ConfigError) as wrong:
+    with pytest.raises(OptionError) as wrong:
         written(folder, source, target, mirror)
     return wrong.value.problems
 
@@ -97,7 +97,7 @@ def test_a_target_of_0_7_is_found_through_its_zookeeper_alone(tmp_path: Path) ->
             "sources:\n- {zookeeper.connect: 'zk1:2181/src', group.id: g, version: 0.7.2}\n"
             f"target: {{{target}}}\nmirror: {{whitelist: a}}\n"
         )
-        with pytest.raises(ConfigError) as wrong:
+        with pytest.raises(OptionError) as wrong:
             from_yaml(path)
         assert wrong.value.problems[0].startswith(f"t.yaml: {sentence}")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from groundwork.options import OptionError
 from kafkawire.dialects import dialect
 from mirrormaker.changes import decide
 from mirrormaker.config import Configuration, from_yaml
-from mirrormaker.configfile import ConfigError
 from mirrormaker.reload import Reloads
 from zkconsumer.errors import ConsumerError
 from zkconsumer.filters import TopicFilter
@@ -164,7 +164,7 @@ class Running:
     def __init__(self, configuration: Configuration, refuses: str = "") -> None:
         self.sources = [Source(options, options.name == refuses) for options in configuration.sources]
         self.flows = [Flow(source) for source in self.sources]
-        self.then: Configuration | ConfigError = configuration
+        self.then: Configuration | OptionError = configuration
         self.reloads = Reloads(
             configuration,
             self._read,
@@ -175,7 +175,7 @@ class Running:
         )
 
     def _read(self) -> Configuration:
-        if isinstance(self.then, ConfigError):
+        if isinstance(self.then, OptionError):
             raise self.then
         return self.then
 
@@ -195,7 +195,7 @@ def test_a_step_that_is_refused_keeps_no_other_source_from_its_own(configured, c
 
 def test_a_file_that_is_wrong_changes_nothing_and_says_so(configured, caplog):
     running = Running(configured())
-    running.then = ConfigError(["m.yaml: option 'offset.storage' is unknown"])
+    running.then = OptionError(["m.yaml: option 'offset.storage' is unknown"])
     said = "the configuration is left as it is: m.yaml: option 'offset.storage' is unknown"
     assert running.reloads.reload().problem == said
     (line,) = caplog.records
@@ -234,7 +234,7 @@ def test_what_waits_for_a_restart_stays_named_until_it_is_so(configured, caplog)
     assert (running.reloads.reload().problem, running.reloads.last.pending) == ("", waits)
     said = "configuration read again; changed: mirror: whitelist; 1 change of the configuration waits for a restart"
     assert caplog.records[-1].getMessage() == said
-    running.then = ConfigError(["line 3"])
+    running.then = OptionError(["line 3"])
     assert running.reloads.reload().pending == waits  # the next start still finds another file than runs
     running.then = configured(("'a.*'", "'b.*'"))
     assert running.reloads.reload().pending == ()

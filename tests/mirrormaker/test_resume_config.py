@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from groundwork.options import OptionError
 from mirrormaker.config import from_yaml
-from mirrormaker.configfile import ConfigError
 
 SOURCE = {"name": "dc1", "zookeeper.connect": "zk1:1", "group.id": "g"}
 TARGET = {"metadata.broker.list": "b:9092", "target.zookeeper.connect": "zk2:1"}
@@ -23,7 +23,7 @@ def problems(
     file.write_text(yaml.safe_dump({"sources": sources, "target": target, "mirror": mirror}))
     try:
         from_yaml(file)
-    except ConfigError as refused:
+    except OptionError as refused:
         return "\n".join(refused.problems)
     return ""
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
+from groundwork.options import OptionError
 from kafkawire.dialects import dialect
 from kafkawire.model import BrokerPartition, TopicPartition
 from mirrormaker.config import Configuration, from_flags, from_yaml, route_rules
-from mirrormaker.configfile import ConfigError
 from mirrormaker.encoding import PLAIN, Encoder
 from mirrormaker.partitioning import ChosenPartitioner, NoSuchPartition, Partitioner
 from mirrormaker.plugins import Partitioners, encoders_of, partitioner_named
@@ -118,7 +118,7 @@ def test_a_jvm_class_that_is_not_known_is_refused_with_what_to_do(tmp_path: Path
         "key.serializer.class": "com.acme.Keys$Encoder",
     }
     mirror = {"topic.overrides": [{"topics": "t", "partitioner.class": "com.acme.Other"}]}
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(OptionError) as refused:
         configured(tmp_path, target, mirror)
     other, partitioner, value, key = refused.value.problems
     assert partitioner.startswith(
@@ -141,7 +141,7 @@ def test_unknown_options_as_warnings_say_what_decides_instead(tmp_path: Path) ->
         "metadata.broker.list=k:9092\npartitioner.class=com.acme.X\nserializer.class=com.acme.Y\n"
     )
     files = [tmp_path / "c.properties"], tmp_path / "p.properties"
-    with pytest.raises(ConfigError, match=r"com\.acme\.X"):
+    with pytest.raises(OptionError, match=r"com\.acme\.X"):
         from_flags(*files, {"whitelist": "t"})
     found = from_flags(*files, {"whitelist": "t"}, "warn")
     ignored = "is a JVM class that is not known, and ignored"
@@ -225,7 +225,7 @@ def test_encoders_of_the_jvm_that_keep_bytes_are_taken_silently(tmp_path: Path) 
 def test_resume_at_the_targets_end_is_refused_with_plug_ins(
     tmp_path: Path, target: dict[str, object], with_it: str
 ) -> None:
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(OptionError) as refused:
         configured(tmp_path, target, {"resume": "target-end"})
     [problem] = refused.value.problems
     assert f"; with {with_it}" in problem
@@ -233,9 +233,9 @@ def test_resume_at_the_targets_end_is_refused_with_plug_ins(
 
 def test_two_forms_of_handlers_at_once_are_refused(tmp_path: Path) -> None:
     both = {"message.handler": "json:loads", "message.set.handler": "json:dumps"}
-    with pytest.raises(ConfigError, match=r"'message\.handler' and 'message\.set\.handler' are both given: keep one"):
+    with pytest.raises(OptionError, match=r"'message\.handler' and 'message\.set\.handler' are both given: keep one"):
         configured(tmp_path, {}, both)
-    with pytest.raises(ConfigError, match=r"message\.set\.handler 'json:nothing': json has no nothing"):
+    with pytest.raises(OptionError, match=r"message\.set\.handler 'json:nothing': json has no nothing"):
         configured(tmp_path, {}, {"message.set.handler": "json:nothing"})
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given as hypothesis_given
 from hypothesis import strategies as st
 
-from groundwork.options import given
+from groundwork.options import OptionError, given
 from groundwork.tasks import TaskGroup, adopted_socket, deadline
 from mirrormaker import exits
 from mirrormaker.attention import view
@@ -24,7 +24,6 @@ from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.online import say_workers
 from mirrormaker.commands.status import shown
 from mirrormaker.config import Configuration, from_yaml
-from mirrormaker.configfile import ConfigError
 from mirrormaker.control.server import Refused
 from mirrormaker.http.metrics import families, with_workers
 from mirrormaker.limits import Limits, Pause, Throttle, limits_of, rows_of
@@ -644,7 +643,7 @@ def test_a_configuration_travels_to_a_worker_as_it_is(tmp_path: Path) -> None:
 
 def test_resume_target_end_is_refused_with_several_workers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, f"resume: target-end, offset.map.folder: {tmp_path}")
-    with pytest.raises(ConfigError, match="'workers' is 2 with 'resume: target-end'"):
+    with pytest.raises(OptionError, match="'workers' is 2 with 'resume: target-end'"):
         from_yaml(file)
     file.write_text(file.read_text().replace("workers: 2", "workers: 1"))
     assert outcome(["check", str(file)]) == 0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from groundwork.logs import LineFormatter
+from groundwork.options import OptionError
 from groundwork.output import write
 from groundwork.sentences import printable
 from groupadmin.files.read import read_offsets
@@ -21,7 +22,6 @@ from groupadmin.migrate.undofolder import UndoFolder
 from mirrormaker.attention import view
 from mirrormaker.commands.status import shown
 from mirrormaker.config import from_yaml
-from mirrormaker.configfile import ConfigError
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.http.page import page
 from mirrormaker.offsetmap.file import FileStorage, MapUnwritable, file_of
@@ -67,7 +67,7 @@ def test_the_name_of_a_source_is_no_path(name: str, tmp_path: Path) -> None:
     }
     file.write_text(json.dumps(document), encoding="utf-8")
     if not name.isprintable() or len(name) > 100:
-        with pytest.raises(ConfigError, match="printable text of at most 100 characters") as refused:
+        with pytest.raises(OptionError, match="printable text of at most 100 characters") as refused:
             from_yaml(file)
         assert all(sentence.isprintable() for sentence in refused.value.problems)
         return

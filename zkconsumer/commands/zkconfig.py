@@ -12,9 +12,8 @@ from pathlib import Path
 
 import click
 
-from groundwork.java import read_properties
+from groundwork.optionfiles import properties_file, yaml_file
 from groundwork.options import OptionError
-from groundwork.yamltext import YamlRefused, yaml_values
 from groundwork.zksecurity import ZooKeeper
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 
@@ -38,15 +37,9 @@ def read_values(file: Path, option: str = "--zk-config") -> tuple[dict[str, obje
     click.UsageError."""
     jvm = file.suffix not in (".yaml", ".yml")
     try:
-        raw = file.read_bytes()
-        values = read_properties(raw) if jvm else yaml_values(raw.decode())
-    except OSError as e:
-        raise click.UsageError(f"{option} {file}: cannot be read: {e.strerror}") from None
-    except YamlRefused as e:
-        raise click.UsageError(f"{option} {file}: {e}") from None
-    except ValueError:
-        kind = "a .properties file" if jvm else "YAML in UTF-8"
-        raise click.UsageError(f"{option} {file}: not {kind}") from None
+        values = properties_file(file) if jvm else yaml_file(file)
+    except OptionError as e:
+        raise click.UsageError(f"{option} {'; '.join(e.problems)}") from None
     if values is None:
         return {}, jvm
     if not isinstance(values, Mapping):

@@ -14,6 +14,7 @@ import click
 
 from groundwork.httpserver import BadRequest, is_trusted_name, parse
 from groundwork.java import PatternRefused, read_properties, topic_filter
+from groundwork.options import OptionError
 from groundwork.pauses import pause
 from groupadmin.files.model import FileUnclear, OffsetsFile
 from groupadmin.files.read import read_offsets
@@ -28,7 +29,6 @@ from kafkawire.znodes import v07, v08
 from kafkawire.znodes.group import STATIC, Registration
 from mirrormaker import deadletter
 from mirrormaker.config import from_flags, from_yaml
-from mirrormaker.configfile import ConfigError
 from mirrormaker.control import client
 from mirrormaker.control.keptfile import KeptFile, KeptFileUnreadable, KeptFileWrong
 from mirrormaker.control.server import ControlServer, Refused
@@ -316,7 +316,7 @@ def properties(data: bytes) -> None:
     for given in ((path, ROOT / "conf/producer.properties"), (ROOT / "conf/consumer.properties", path)):
         try:
             from_flags([given[0]], given[1], {"whitelist": "a.*"})
-        except ConfigError:
+        except OptionError:
             pass
 
 
@@ -380,7 +380,7 @@ TARGETS: Sequence[Target] = (
     Target("offset-files", _offset_file_seeds, offset_file, (FileUnclear,)),
     Target("offset-maps", _map_seeds, offset_map, ()),
     Target("state-files", _state_seeds, state_file, ()),
-    Target("config-yaml", _yaml_seeds, yaml_config, (ConfigError,)),
+    Target("config-yaml", _yaml_seeds, yaml_config, (OptionError,)),
     Target("config-properties", _properties_seeds, properties, ()),
     Target("command-config", lambda: [b"\0" + d for d in _yaml_seeds()] + [b"\xff" + d for d in _properties_seeds()],
            command_config, (click.UsageError,)),
