@@ -14,10 +14,10 @@ import click
 import pytest
 
 from groundwork.commands import Command
-from groupadmin.commands.cli import cli as zkconsumer
 from mirrormaker.commands.cli import cli as mirrormaker
 from producer.console import main as zkproducer
 from sparkpipeline.commands.cli import cli as sparkpipeline
+from zkconsumer.commands.cli import cli as zkconsumer
 
 PROGRAMS = {
     "mirrormaker": mirrormaker, "zkconsumer": zkconsumer, "zkproducer": zkproducer, "sparkpipeline": sparkpipeline,

@@ -124,7 +124,7 @@ def interpreter(version: str) -> str:
 
 HELP_OF_ALL = """
 import click
-from groupadmin.commands.cli import cli as zkconsumer
+from zkconsumer.commands.cli import cli as zkconsumer
 from mirrormaker.commands.cli import cli as mirrormaker
 from sparkpipeline.commands.cli import cli as sparkpipeline
 

@@ -1,7 +1,6 @@
-"""`python -m zkconsumer`: the console script `zkconsumer`, with the consumer and admin tools."""
+"""`python -m zkconsumer`: the console script `zkconsumer`, whose commands are listed in zkconsumer/commands/cli.py."""
 
-import runpy
+from zkconsumer.commands.main import main
 
 if __name__ == "__main__":
-    # By name: the consumer must not import the package above it.
-    runpy.run_module("groupadmin.commands.main", run_name="__main__")
+    main()

@@ -1,1 +1,1 @@
-"""The admin commands, and the program `zkconsumer` made of them and of the consumer's commands."""
+"""The admin commands of the program `zkconsumer` (zkconsumer/commands/cli.py), and the drop-in tools."""

@@ -33,7 +33,7 @@ def at_most(seconds: float, what: str) -> Iterator[None]:
 
 def zkconsumer(*args: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "groupadmin.commands.main", *args], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "zkconsumer.commands.main", *args], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

@@ -9,12 +9,12 @@ from click.testing import CliRunner
 
 from groundwork.options import OptionError, load
 from groundwork.zkconnect import Connect, connect_or_none, parse_connect
-from groupadmin.commands.cli import cli
 from mirrormaker.options import TargetOptions
 from producer.config import ProducerConfig
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.sink.options import SinkOptions
 from sparkpipeline.source.options import SourceOptions
+from zkconsumer.commands.cli import cli
 from zkconsumer.options.config import ConsumerConfig
 
 

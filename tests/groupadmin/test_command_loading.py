@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SCRIPTS = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
-OURS = {name: where for name, where in SCRIPTS.items() if where.startswith("groupadmin.")}
+OURS = {name: where for name, where in SCRIPTS.items() if where.startswith(("groupadmin.", "zkconsumer."))}
 INTERRUPTING = """
 import importlib.abc, os, signal, sys
 

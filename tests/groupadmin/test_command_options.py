@@ -18,7 +18,7 @@ from groundwork.options import Secret
 from groundwork.output import EXIT, run_command
 from groundwork.tls import plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity, ZooKeeper
-from groupadmin.commands.cli import cli, outcome
+from zkconsumer.commands.cli import cli, outcome
 from zkconsumer.commands.options import AUTH_VARIABLE, brokers_option, execute_option, go_ahead, zookeeper_option
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 

@@ -12,7 +12,6 @@ import pytest
 
 from groundwork.output import EXIT
 from groupadmin.commands import verify
-from groupadmin.commands.cli import outcome
 from groupadmin.commands.lag import GroupLag, total, verdict
 from groupadmin.snapshot.coordinated import CoordinatedGroup, CoordinatedMember
 from groupadmin.snapshot.groups import GroupNodes, GroupRow, host_of
@@ -20,6 +19,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Message
 from kafkawire.offsets import MESSAGE_OFFSETS
+from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.common import clear_errors
 from zkconsumer.commands.messageformat import MessageFormat
 from zkconsumer.errors import NoSuchGroup
@@ -156,7 +156,7 @@ def test_completion_prints_what_the_shell_reads(shell: str, capsys: pytest.Captu
 def test_kernels_that_are_not_there_are_one_sentence_and_only_the_long_version_asks(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("groupadmin.commands.cli.kernels.name", kernels_refused)
+    monkeypatch.setattr("zkconsumer.commands.cli.kernels.name", kernels_refused)
     assert outcome(["--version"]) == 0
     assert outcome(["--version", "-v"]) == EXIT["usage"]
     assert "KAFKAWIRE_KERNELS=fortran: known are" in capsys.readouterr().err

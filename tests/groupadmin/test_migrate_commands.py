@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 from groundwork.output import EXIT, Failure
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.cli import cli
 from groupadmin.commands.migratebase import files
 from groupadmin.commands.migratestatus import keep_checks
 from groupadmin.commands.migratesteps import StepRequest, _exit, _retention
@@ -22,6 +21,7 @@ from groupadmin.migrate.rules.states import MigrationRefused, StepName
 from groupadmin.migrate.runner import Outcome
 from groupadmin.migrate.selection import GroupSelection
 from tests.fakes.migrationsite import GROUPS, LastingWorld, Mortal, drive, planned
+from zkconsumer.commands.cli import cli
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
 

@@ -14,12 +14,12 @@ import pytest
 
 from groundwork.output import EXIT
 from groupadmin.commands import dropin, editoptions, groupedit, groups, offsetedit, unblock
-from groupadmin.commands.cli import outcome
 from groupadmin.files.read import read_offsets
 from groupadmin.snapshot import reader
 from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from tests.fakes.broker import Fail
 from tests.groupadmin.snapshot.worlds import Fakes, fakes
+from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.common import Connection, clear_errors
 
 G = "/consumers/g"

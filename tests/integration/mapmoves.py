@@ -55,7 +55,7 @@ def translate(
 ) -> subprocess.CompletedProcess[str]:
     argv = ["offsets", "translate", "--map", where or str(map_of(mirror)), "--group", group, "-o", "json"]
     argv += ["--source", mirror.source.zookeeper, "-z", mirror.target.zookeeper, "--undo-dir", str(undo), *more]
-    command = [sys.executable, "-m", "groupadmin.commands.main", *argv]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr, done.stderr
     return done

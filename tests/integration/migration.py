@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from kazoo.client import KazooClient
 
 from groundwork.failpoints import VARIABLE
-from groupadmin.commands.cli import cli
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
+from zkconsumer.commands.cli import cli
 
 QUICK = ("--looks", "2", "--look-every", "100ms", "--wait", "500ms")
 
@@ -33,7 +33,7 @@ def migrate(*args: str, code: int = 0) -> Result:
 def killed(point: str, *args: str) -> None:
     """The same in a process that is killed at a fail point: NAME@PASS."""
     name, _, count = point.partition("@")
-    argv = [sys.executable, "-m", "groupadmin.commands.main", "migrate", *args]
+    argv = [sys.executable, "-m", "zkconsumer.commands.main", "migrate", *args]
     env = {**os.environ, VARIABLE: f"{name}=kill@{count}"}
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=env)
     assert done.returncode == -9, (done.returncode, done.stdout, done.stderr)

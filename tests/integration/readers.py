@@ -112,7 +112,7 @@ class ChildReader:
         environment = {**os.environ, "GROUNDWORK_FAILPOINTS": failpoints}
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "groupadmin.commands.main", *argv], stdout=out, stderr=err, env=environment
+                [sys.executable, "-m", "zkconsumer.commands.main", *argv], stdout=out, stderr=err, env=environment
             )
 
     def got(self) -> list[tuple[str, int]]:

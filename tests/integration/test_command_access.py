@@ -15,11 +15,11 @@ from kazoo.security import make_digest_acl
 from groundwork.options import Secret, load
 from groundwork.zksecurity import ZkSecurity, ZooKeeper
 from groupadmin.commands import dropin
-from groupadmin.commands.cli import outcome
 from kafkawire.model import Broker
 from localkafka.client import started_client
 from mirrormaker.options import TargetOptions
 from mirrormaker.probe import probe_target_zookeeper
+from zkconsumer.commands.cli import outcome
 from zkconsumer.commands.options import AUTH_VARIABLE
 from zkconsumer.commands.temporarygroup import removed_after, temporary_name
 from zkconsumer.errors import ConsumerError
@@ -59,7 +59,7 @@ def ann(home: str) -> Iterator[KazooClient]:
 
 def run(*args: str, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {name: value for name, value in os.environ.items() if name != AUTH_VARIABLE}
-    command = [sys.executable, "-m", "groupadmin.commands.main", *args]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *args]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, env={**known, **environment})
     assert "Traceback" not in done.stderr, done.stderr
     assert "s3cret" not in done.stdout + done.stderr

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from groupadmin.commands import dropin
-from groupadmin.commands.cli import outcome
 from localkafka.seven import tools
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.integration.readers import wait_for_messages
 from tests.integration.sevens import member, offsets
 from tests.integration.test_consumer_commands import run
+from zkconsumer.commands.cli import outcome
 
 pytestmark = pytest.mark.real
 

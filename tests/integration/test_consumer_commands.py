@@ -24,7 +24,7 @@ KINDS = ("owners", "offsets")
 
 
 def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "groupadmin.commands.main", *args]
+    return [sys.executable, "-m", "zkconsumer.commands.main", *args]
 
 
 def run(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:

@@ -218,7 +218,7 @@ def test_an_unreadable_committed_offset_is_not_zero(source, unique):
     topic, group, zk, path = with_unreadable_offset(source, unique)
     command = ["consume", "-z", source.zookeeper, "--group", group, "--topic", topic, "--timeout-ms", "1500"]
     consumed = subprocess.run(
-        [sys.executable, "-m", "groupadmin.commands.main", *command], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "zkconsumer.commands.main", *command], capture_output=True, text=True, timeout=60
     )
     assert consumed.returncode == 4, consumed
     assert f"error: not everything was read: {topic}/0 cannot be read on\n" in consumed.stderr
@@ -336,7 +336,7 @@ def test_no_broker_that_lives_and_a_missing_topic_are_said_once(source, unique):
 def console(cluster: ClusterClient, group: str, topic: str, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     """`zkconsumer consume` with pipes; it does not outlive the block."""
     argv = ["consume", "-z", cluster.zookeeper, "--group", group, "--topic", topic, "--from-beginning", *more]
-    command = [sys.executable, "-m", "groupadmin.commands.main", *argv]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv]
     with children.started(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         try:
             yield child

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from groupadmin.commands.cli import outcome
 from kafkawire.model import TopicPartition
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from tests.integration.readers import Reader
+from zkconsumer.commands.cli import outcome
 from zkconsumer.errors import FilterUnknown
 from zkconsumer.filters import Blacklist, Whitelist
 

@@ -204,7 +204,7 @@ def test_a_command_speaks_tls_by_the_file_of_a_consumer(secure, tmp_path: Path):
         f"zookeeper.ssl.certificate.location: {tls.certificate}\nzookeeper.ssl.key.location: {tls.key}\n"
         f"zookeeper.ssl.key.password: {PASSWORD}\n"
     )
-    command = [sys.executable, "-m", "groupadmin.commands.main", "groups", "list", "--zk-config", str(file)]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", "groups", "list", "--zk-config", str(file)]
     done = subprocess.run([*command, "--zk-tls-ca", str(tls.ca)], capture_output=True, text=True, timeout=30)
     assert done.stderr.startswith("error: no brokers are registered"), done.stderr
     assert done.returncode == 1

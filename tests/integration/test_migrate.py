@@ -162,7 +162,7 @@ def test_copies_are_kept_until_ctrl_c_and_the_journal_is_free_meanwhile(source: 
     reach, at = ("-z", source.zookeeper), ("--plan", str(plan))
     migrate("plan", *reach, "--group", group, *at)
     migrate("check", *reach, *at, "--offsets-replicas", "1", "--keepalive")
-    argv = [sys.executable, "-m", "groupadmin.commands.main", "migrate", "copy", *reach, *at, "--execute", *QUICK]
+    argv = [sys.executable, "-m", "zkconsumer.commands.main", "migrate", "copy", *reach, *at, "--execute", *QUICK]
     argv += ["--keepalive", "--keepalive-every", "300ms"]
     with children.started(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:

@@ -62,7 +62,7 @@ def plan(source: Cluster07, target: ClusterClient, group: str, folder: Path) -> 
     wait_until(there.exists, 60, "the map to be begun")
     argv = ["offsets", "translate", "--map", str(there), "--group", group, "-o", "json"]
     argv += ["--source", source.zookeeper, "--source-version", "0.7.2", "-z", target.zookeeper, "--execute"]
-    command = [sys.executable, "-m", "groupadmin.commands.main", *argv, "--undo-dir", str(folder)]
+    command = [sys.executable, "-m", "zkconsumer.commands.main", *argv, "--undo-dir", str(folder)]
     until = time.monotonic() + 60
     while True:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

@@ -21,7 +21,7 @@ DROPIN = "import sys; from groupadmin.commands import dropin; sys.exit(dropin.ou
 
 
 def run(*args: str, code: int = 0, tool: str = "") -> subprocess.CompletedProcess[str]:
-    start = ["-c", DROPIN.format(tool)] if tool else ["-m", "groupadmin.commands.main"]
+    start = ["-c", DROPIN.format(tool)] if tool else ["-m", "zkconsumer.commands.main"]
     done = subprocess.run([sys.executable, *start, *args], capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == code, (done.stdout, done.stderr)

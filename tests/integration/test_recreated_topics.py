@@ -58,7 +58,7 @@ def delete(cluster: ClusterClient, topic: str) -> None:
 
 
 def zkconsumer(*argv: str) -> None:
-    subprocess.run([sys.executable, "-m", "groupadmin.commands.main", *argv], check=True, timeout=60)
+    subprocess.run([sys.executable, "-m", "zkconsumer.commands.main", *argv], check=True, timeout=60)
 
 
 def test_a_mirror_that_was_stopped_copies_all_of_the_new_log(

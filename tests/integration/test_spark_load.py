@@ -278,7 +278,7 @@ def test_it_begins_where_an_older_loader_stands_and_copies_positions_outward(
     run_init(load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 1): 90}, replace=True))
     assert load.run().manifests[0].rows == 10
     described = subprocess.run(
-        [sys.executable, "-m", "groupadmin.commands.main", "groups", "describe", "-z", source.zookeeper, "--group", new,
+        [sys.executable, "-m", "zkconsumer.commands.main", "groups", "describe", "-z", source.zookeeper, "--group", new,
          "-o", "json"], capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     shown = json.loads(described.stdout)

@@ -10,13 +10,13 @@ import pyarrow.parquet as parquet
 import pytest
 
 from groundwork.output import EXIT
-from groupadmin.commands.cli import outcome as zkconsumer
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.load.config import read_config
 from tests.conftest import Unique
 from tests.integration.kraftcluster import KraftCluster, kraft_cluster
 from tests.integration.modern import named
 from tests.integration.sparkloads import Job, job
+from zkconsumer.commands.cli import outcome as zkconsumer
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 TWO = [("h0", b"\x01"), ("h1", b"\x01")]

@@ -245,7 +245,7 @@ sys.argv = ["mirrormaker", "run", {EXAMPLE!r}]
 main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "mirrormaker: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 @pytest.mark.thorough

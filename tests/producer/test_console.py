@@ -361,7 +361,7 @@ def test_a_pipe_of_standard_error_that_nobody_reads_does_not_stop_the_producer(f
 def test_a_pipe_of_standard_error_that_nobody_reads_does_not_keep_the_consumer(full_pipe: int) -> None:
     with FakeCluster({"t": 1}) as cluster:
         brokers = ",".join(f"{host}:{port}" for host, port in cluster.bootstrap)
-        program = "from groupadmin.commands.main import main; main()"
+        program = "from zkconsumer.commands.main import main; main()"
         command = [sys.executable, "-c", program, "consume", "-b", brokers, "--topic", "t", "--partition", "7"]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=full_pipe, timeout=30, check=False)
         assert (done.returncode, done.stdout) == (5, b"")

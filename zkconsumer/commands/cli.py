@@ -26,7 +26,7 @@ from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
 
 PROGRAM = "zkconsumer"
-COMMANDS = {
+COMMANDS = {  # groupadmin is above this package, so its commands are named here and never imported
     "consume": "zkconsumer.commands.consume:consume",
     "groups": "groupadmin.commands.groups:groups",
     "offsets": "groupadmin.commands.offsets:offsets",
