@@ -1,26 +1,26 @@
-"""What the commands of all programs share: examples and exit codes at the end of --help, and completion for the shell.
+"""The kit that all programs are made of: commands, groups of them, and options that several commands have.
 
-    @click.group(cls=Group, examples=["mirrormaker run mirror.yaml"], exit_codes={0: "done", 64: "wrong command line"})
-    def cli(): ...
+    COMMANDS = {"run": "mirrormaker.commands.configured:run"}     # imported when they are called for
+    cli = Program("mirrormaker", help="Mirror topics.", later=COMMANDS, exit_codes={0: "done"}, examples=[...])
 
-    @cli.command(examples=["mirrormaker run mirror.yaml  # until SIGTERM"])
-    def run(): ...
+    @click.command(cls=Command, examples=["mirrormaker run mirror.yaml  # until SIGTERM"])
+    @output_option()
+    def run(output): ...
 
-    cli.add_command(completion("mirrormaker"))
-
-A command without exit codes of its own has those of the group above it.
+--help of a command ends with examples and exit codes; one without exit codes of its own has those of the group above
+it.  Running a command line, and printing: groundwork.output.  The start of a console script: groundwork.signals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
 
-from groundwork.output import EXIT, print_text
+from groundwork.output import EXIT, print_text, version_line
 from groundwork.sentences import did_you_mean
 
 SHELLS = ("bash", "zsh", "fish")
@@ -104,6 +104,64 @@ class Group(Command, click.Group):
             if helps := did_you_mean(args[0], self.list_commands(ctx)):  # click compares with those that it has, only
                 raise click.UsageError(f"no such command '{args[0]}'{helps}", ctx) from None
             raise
+
+
+class Program(Group):
+    """A whole program: a group with --version, -h and `completion`, that says so when a command is missing.
+
+    versions: further lines of `--version -v`; None: there is no -v
+    failure: what an exception of a command ends the program as, such as a groundwork.output.Failure; None: a mistake
+        of ours, which ends it with a traceback
+    completes: the program is found by its name, so that a shell can complete its command lines
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        versions: Callable[[], Iterable[str]] | None = None,
+        failure: Callable[[Exception], Exception | None] = lambda exc: None,
+        completes: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        also = "" if versions is None else "; with -v, also what it runs on"
+        params: list[click.Parameter] = [
+            click.Option(["--version", "show_version"], is_flag=True, help=f"Print the version{also}.")
+        ]
+        if versions is not None:
+            params.append(click.Option(["-v", "--verbose"], is_flag=True, help="With --version."))
+        super().__init__(
+            name,
+            params=params,
+            callback=self._alone,
+            invoke_without_command=True,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            **kwargs,
+        )
+        self.versions = versions
+        self.failure = failure
+        if completes:
+            self.add_command(completion(name))
+
+    def _alone(self, show_version: bool, verbose: bool = False) -> None:
+        """Called before a command, and where none is given."""
+        ctx = click.get_current_context()
+        if show_version:
+            more = self.versions() if self.versions is not None and verbose else ()
+            print_text("\n".join([version_line(str(self.name)), *more]))
+            ctx.exit(0)
+        if ctx.invoked_subcommand is None:
+            raise click.UsageError(f"a command is missing; {ctx.command_path} --help lists them", ctx)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as exc:
+            if (ends := self.failure(exc)) is None:
+                raise
+            raise ends from exc
 
 
 class SingleCommand(Command):

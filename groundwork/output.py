@@ -31,7 +31,7 @@ from typing import Any, NoReturn, TextIO, TypeVar
 import click
 
 from groundwork.installed import own_version
-from groundwork.openfiles import shortage
+from groundwork.openfiles import shortage as lacking
 from groundwork.sentences import printable
 
 FORMS = ("table", "json", "csv")
@@ -253,11 +253,20 @@ def version_line(program: str) -> str:
 
 
 def run_command(
-    command: click.Command, usage: int = EXIT["usage"], args: Sequence[str] | None = None, name: str | None = None
+    command: click.Command,
+    args: Sequence[str] | None = None,
+    name: str | None = None,
+    *,
+    usage: int = EXIT["usage"],
+    failed: int | None = None,
+    shortage: int = EXIT["runtime"],
 ) -> int:
-    """Run a click command and return its exit code; `usage` is the code of a wrong command line.
+    """Run a click command and return its exit code.
 
-    name: the program's name in usage lines (default: as it was started).
+    args, name: of the process by default; the name stands in usage lines
+    usage       exit code of a wrong command line
+    failed      exit code of an error of click that has no code of ours (default: click's)
+    shortage    exit code when too few threads or file descriptors are left
     """
     try:
         result = command.main(args=list(args) if args is not None else None, prog_name=name, standalone_mode=False)
@@ -266,13 +275,13 @@ def run_command(
         return usage
     except click.ClickException as exc:
         show(exc)
-        return exc.exit_code
+        return exc.exit_code if failed is None or isinstance(exc, Failure) else failed
     except (click.Abort, KeyboardInterrupt):
         print_note("interrupted")
         return 130
     except Exception as exc:
-        if not (sentence := shortage(exc)):
+        if not (sentence := lacking(exc)):
             raise
         print_note(f"error: {sentence}")
-        return EXIT["runtime"]
+        return shortage
     return result if isinstance(result, int) else 0

@@ -15,7 +15,8 @@ from typing import NoReturn, TypeVar
 
 import click
 
-from groundwork.output import print_note, print_text, version_line
+from groundwork.commands import Program
+from groundwork.output import print_note, print_text
 from kafkawire import kernels
 from kafkawire.decode import generations
 from kafkawire.decode.documents import Document, show_log
@@ -40,21 +41,15 @@ _api = click.option("--api", help="Which response: metadata, fetch, list_offsets
 _version = click.option("--version", type=click.IntRange(min=0), help="Version of the api; a request says so itself.")
 
 
-@click.group(
-    help="Kafka's bytes, for people.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    invoke_without_command=True,
-)
-@click.option("--version", "show_version", is_flag=True, help="Print the version; with -v, which kernels run too.")
-@click.option("-v", "--verbose", is_flag=True, help="With --version.")
-@click.pass_context
-def main(ctx: click.Context, show_version: bool, verbose: bool) -> None:
-    """Kafka's bytes, for people."""
-    if show_version:
-        _print_version(verbose)
-        ctx.exit(0)
-    if ctx.invoked_subcommand is None:
-        raise click.UsageError("a command is missing; python -m kafkawire --help lists them", ctx)
+def _kernels() -> list[str]:
+    """Which kernels run here.  Raises UsageError where KAFKAWIRE_KERNELS names kernels that are not there."""
+    try:
+        return [f"column kernels {kernels.name()}"]
+    except WireError as exc:
+        raise click.UsageError(str(exc)) from None
+
+
+main = Program("kafkawire", help="Kafka's bytes, for people.", versions=_kernels, completes=False)
 
 
 @main.command()
@@ -101,15 +96,6 @@ def decode(
     print_text(json.dumps(document, indent=2, ensure_ascii=False))
     if damage is not None:
         _fail(damage)
-
-
-def _print_version(verbose: bool) -> None:
-    print_text(version_line("kafkawire"))
-    if verbose:
-        try:
-            print_text(f"column kernels {kernels.name()}")
-        except WireError as exc:  # KAFKAWIRE_KERNELS says what is not there
-            raise click.UsageError(str(exc)) from None
 
 
 def _fits(kind: str, framed: bool, api: str | None, version: int | None) -> None:

@@ -90,7 +90,7 @@ def test_short_imports_have_types(tmp_path: Path):
 
 
 MODULES = {
-    "mirrormaker": "mirrormaker, version", "zkconsumer": "zkconsumer", "producer": "zkproducer",
+    "mirrormaker": "mirrormaker", "zkconsumer": "zkconsumer", "producer": "zkproducer",
     "sparkpipeline": "sparkpipeline", "kafkawire": "kafkawire", "localkafka": "localkafka",
 }  # fmt: skip
 

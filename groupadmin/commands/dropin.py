@@ -399,4 +399,4 @@ def translated(args: Sequence[str]) -> list[str]:
 
 def outcome(command: click.Command, args: Sequence[str]) -> int:
     """Run one of them; its exit code.  A full disk during output is reported in one sentence."""
-    return pipes.printing(lambda: run_command(command, args=translated(args), name=command.name))
+    return pipes.printing(lambda: run_command(command, translated(args), command.name))

@@ -16,11 +16,9 @@ from collections.abc import Sequence
 
 import click
 
-from groundwork.commands import Group, completion
-from groundwork.installed import DISTRIBUTION
-from groundwork.openfiles import shortage
+from groundwork.commands import Program
 from groundwork.options import OptionError
-from groundwork.output import Failure, print_note, show
+from groundwork.output import print_note, run_command
 from mirrormaker import exits
 
 PROGRAM = "mirrormaker"
@@ -41,10 +39,25 @@ COMMANDS = {
 }
 
 
-@click.group(
-    cls=Group,
+def failure(exc: Exception) -> Exception | None:
+    """Report what is wrong with a configuration; how it ends the program."""
+    if not isinstance(exc, OptionError):
+        return None
+    for warning in exc.warnings:
+        print_note(f"warning: {warning}")
+    for problem in exc.problems:
+        print_note(f"error: {problem}")
+    return click.exceptions.Exit(exits.PERMISSION if exc.forbidden else exits.CONFIGURATION)
+
+
+cli = Program(
+    PROGRAM,
+    help="""Mirror topics from old Kafka clusters to a target cluster.
+
+    It joins ZooKeeper consumer groups as the JVM's MirrorMaker does.
+    """,
     later=COMMANDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    failure=failure,
     exit_codes=exits.MEANING,
     examples=[
         "mirrormaker sample-config > mirror.yaml",
@@ -52,42 +65,8 @@ COMMANDS = {
         "mirrormaker run mirror.yaml",
     ],
 )
-@click.version_option(package_name=DISTRIBUTION, prog_name=PROGRAM)
-def cli() -> None:
-    """Mirror topics from old Kafka clusters to a target cluster.
-
-    It joins ZooKeeper consumer groups as the JVM's MirrorMaker does.
-    """
-
-
-cli.add_command(completion(PROGRAM))
 
 
 def outcome(args: Sequence[str]) -> int:
     """Run a command line; its exit code."""
-    try:
-        code = cli.main(args=list(args), prog_name=PROGRAM, standalone_mode=False)
-    except click.UsageError as exc:
-        show(exc)
-        return exits.USAGE
-    except Failure as exc:
-        show(exc)
-        return exc.exit_code
-    except click.ClickException as exc:
-        show(exc)
-        return exits.INTERNAL
-    except (click.Abort, KeyboardInterrupt):
-        print_note("mirrormaker: interrupted")
-        return exits.INTERRUPTED
-    except OptionError as exc:
-        for warning in exc.warnings:
-            print_note(f"warning: {warning}")
-        for problem in exc.problems:
-            print_note(f"error: {problem}")
-        return exits.PERMISSION if exc.forbidden else exits.CONFIGURATION
-    except Exception as exc:
-        if not (sentence := shortage(exc)):
-            raise
-        print_note(f"error: {sentence}")
-        return exits.TEMPORARY
-    return code if isinstance(code, int) else exits.CLEAN
+    return run_command(cli, args, PROGRAM, usage=exits.USAGE, failed=exits.INTERNAL, shortage=exits.TEMPORARY)

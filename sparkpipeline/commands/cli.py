@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import click
-
-from groundwork.commands import EXIT_CODES, Group, completion
-from groundwork.output import EXIT, Failure, print_text, run_command, version_line
+from groundwork.commands import EXIT_CODES, Program
+from groundwork.output import EXIT, Failure, run_command
 from sparkpipeline.commands.common import jvm_lost
 from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
@@ -37,11 +35,32 @@ COMMANDS = {  # name -> module and attribute, imported when it is called for: py
 }
 
 
-@click.group(
-    cls=Group,
+def failure(exc: Exception) -> Failure | None:
+    """The sentence of a PipelineError, also of one that came through Spark, and of what Spark itself raises: a full
+    disk, a master that is not there, a function of the user's that fails."""
+    if isinstance(exc, PipelineError):
+        return Failure(str(exc), EXIT[exc.exit])
+    if isinstance(exc, ModuleNotFoundError):
+        missing = (exc.name or "").partition(".")[0] in EXTRA
+        return (
+            Failure(f"{exc.name} is not installed, and this needs it: {INSTALL}", EXIT["runtime"]) if missing else None
+        )
+    if (sentence := sentence_in(str(exc))) is not None:
+        return Failure(sentence, EXIT[EXIT_OF[sentence.split()[0].rstrip(":")]])
+    if (ended := jvm_lost(exc)) is not None:
+        return Failure(ended, EXIT["runtime"])
+    if type(exc).__module__.partition(".")[0] not in SPARKS:
+        return None
+    from sparkpipeline.stages.programs import first_line
+
+    return Failure(f"Spark failed: {first_line(exc)}", EXIT["runtime"])
+
+
+cli = Program(
+    PROGRAM,
+    help="Load, backfill and audit topics of old Kafka clusters with Spark.",
     later=COMMANDS,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    failure=failure,
     exit_codes=EXIT_CODES,
     examples=[
         "sparkpipeline load run load.yaml",
@@ -49,52 +68,8 @@ COMMANDS = {  # name -> module and attribute, imported when it is called for: py
         "sparkpipeline audit --source-zookeeper old:2181 --files /warehouse/orders",
     ],
 )
-@click.option("--version", "show_version", is_flag=True, help="Print the version.")
-@click.pass_context
-def cli(ctx: click.Context, show_version: bool) -> None:
-    """Load, backfill and audit topics of old Kafka clusters with Spark."""
-    if show_version:
-        print_text(version_line(PROGRAM))
-        ctx.exit(0)
-    if ctx.invoked_subcommand is None:
-        raise click.UsageError("a command is missing; sparkpipeline --help lists them", ctx)
-
-
-cli.add_command(completion(PROGRAM))
 
 
 def outcome(args: Sequence[str]) -> int:
-    """Run a command line; its exit code.  A PipelineError, also one that came through Spark, is one sentence, and so is
-    what Spark itself raises: a full disk, a master that is not there, a function of the user's that fails."""
-    return run_command(_telling(cli), args=args, name=PROGRAM)
-
-
-def _telling(command: click.Command) -> click.Command:
-    """The command with our errors turned into its end."""
-    invoke = command.invoke
-
-    def telling(ctx: click.Context) -> object:
-        try:
-            return invoke(ctx)
-        except PipelineError as exc:
-            raise Failure(str(exc), EXIT[exc.exit]) from exc
-        except click.ClickException:
-            raise
-        except ModuleNotFoundError as exc:
-            if (exc.name or "").partition(".")[0] not in EXTRA:
-                raise
-            raise Failure(f"{exc.name} is not installed, and this needs it: {INSTALL}", EXIT["runtime"]) from exc
-        except Exception as exc:
-            sentence = sentence_in(str(exc))
-            if sentence is not None:
-                raise Failure(sentence, EXIT[EXIT_OF[sentence.split()[0].rstrip(":")]]) from exc
-            if (ended := jvm_lost(exc)) is not None:
-                raise Failure(ended, EXIT["runtime"]) from exc
-            if type(exc).__module__.partition(".")[0] not in SPARKS:
-                raise
-            from sparkpipeline.stages.programs import first_line
-
-            raise Failure(f"Spark failed: {first_line(exc)}", EXIT["runtime"]) from exc
-
-    command.invoke = telling  # type: ignore[method-assign]
-    return command
+    """Run a command line; its exit code."""
+    return run_command(cli, args, PROGRAM)

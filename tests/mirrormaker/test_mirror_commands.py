@@ -397,7 +397,7 @@ def test_dash_h_is_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert outcome(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("mirrormaker, version ")
+    assert capsys.readouterr().out.startswith("mirrormaker 0.")
 
 
 def test_the_page_of_options_is_what_the_fields_say() -> None:

@@ -134,7 +134,7 @@ def test_ctrl_c_ends_it_with_130(tmp_path: Path, silent: Callable[[], socket.soc
         child.kill()
         child.wait()
     assert (child.returncode, out) == (130, "")
-    assert err == "mirrormaker: interrupted\n"
+    assert err == "interrupted\n"
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import platform
 
 import click
 
-from groundwork.commands import EXIT_CODES, Group, completion
+from groundwork.commands import EXIT_CODES, Program
 from groundwork.installed import version_of
-from groundwork.output import print_text, run_command, version_line
+from groundwork.output import run_command
 from kafkawire import kernels
 from kafkawire.errors import LocalError
 from zkconsumer.commands import pipes
@@ -38,11 +38,27 @@ COMMANDS = {  # groupadmin is above this package, so its commands are named here
 }
 
 
-@click.group(
-    cls=Group,
+def foundations() -> list[str]:
+    """Versions and kernels that decide its behaviour on this machine.  Raises UsageError for missing kernels."""
+    try:
+        kernels_here = kernels.name()
+    except LocalError as e:  # KAFKAWIRE_KERNELS names kernels that are not there
+        raise click.UsageError(str(e)) from None
+    return [
+        f"column kernels {kernels_here}",
+        f"Python {platform.python_version()} ({platform.python_implementation()})",
+        *(f"{name} {version_of(name)}" for name in ("gevent", "kazoo")),
+    ]
+
+
+cli = Program(
+    PROGRAM,
+    help="""Read topics as a group member; show and change groups.
+
+    Groups in ZooKeeper and in Kafka, with their committed offsets and lag.
+    """,
     later=COMMANDS,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    versions=foundations,
     exit_codes=EXIT_CODES,
     examples=[
         "zkconsumer consume -z zk1:2181/kafka --topic orders --group billing",
@@ -50,41 +66,8 @@ COMMANDS = {  # groupadmin is above this package, so its commands are named here
         "zkconsumer offsets reset -z zk1:2181/kafka --group billing --topic orders --to-earliest --execute",
     ],
 )
-@click.option(
-    "--version",
-    "show_version",
-    is_flag=True,
-    help="Print the version; with -v, also those of Python and of the libraries.",
-)
-@click.option("-v", "--verbose", is_flag=True, help="With --version.")
-@click.pass_context
-def cli(ctx: click.Context, show_version: bool, verbose: bool) -> None:
-    """Read topics as a group member; show and change groups.
-
-    Groups in ZooKeeper and in Kafka, with their committed offsets and lag.
-    """
-    if show_version:
-        try:
-            print_text("\n".join([version_line(PROGRAM), *(foundations() if verbose else ())]))
-        except LocalError as e:  # KAFKAWIRE_KERNELS names kernels that are not there
-            raise click.UsageError(str(e), ctx) from None
-        ctx.exit(0)
-    if ctx.invoked_subcommand is None:
-        raise click.UsageError("a command is missing; zkconsumer --help lists them", ctx)
-
-
-cli.add_command(completion(PROGRAM))
-
-
-def foundations() -> list[str]:
-    """Versions and kernels that decide its behaviour on this machine.  Raises LocalError for missing kernels."""
-    return [
-        f"column kernels {kernels.name()}",
-        f"Python {platform.python_version()} ({platform.python_implementation()})",
-        *(f"{name} {version_of(name)}" for name in ("gevent", "kazoo")),
-    ]
 
 
 def outcome(args: list[str]) -> int:
     """Run a command line; its exit code.  A full disk during output is reported in one sentence."""
-    return pipes.printing(lambda: run_command(cli, args=args, name=PROGRAM))
+    return pipes.printing(lambda: run_command(cli, args, PROGRAM))
