@@ -13,17 +13,24 @@ it.  Running a command line, and printing: groundwork.output.  The start of a co
 
 from __future__ import annotations
 
+import select
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
-from typing import Any
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 import click
 from click.shell_completion import get_completion_class
 
-from groundwork.output import EXIT, print_text, version_line
+from groundwork.output import EXIT, FORMS, print_note, print_text, version_line
 from groundwork.sentences import did_you_mean
 
+F = TypeVar("F", bound=Callable[..., Any])
 SHELLS = ("bash", "zsh", "fish")
+POLL_S = 0.05  # how soon an answer at the terminal is noticed
 EXIT_CODES = {
     EXIT["done"]: "done",
     EXIT["runtime"]: "failed while running: a connection, a broker, a file",
@@ -174,6 +181,99 @@ class SingleCommand(Command):
                 command.invoke(inner)
             ctx.exit()
         return super().parse_args(ctx, args)
+
+
+# options that several commands have ----------------------------------------------------------------------------------
+
+
+def option_block(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Decorator: these options, in this order in --help."""
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Decorator: the options, whose values the command is passed as one argument.
+
+    make: makes that argument.  Its parameters are the values' names; those that the command does not have keep their
+        defaults.
+    """
+    names = list(signature(make).parameters)
+
+    def decorate(command: F) -> F:
+        @wraps(command)
+        def with_one(*args: Any, **values: Any) -> Any:
+            one = make(**{each: values.pop(each) for each in names if each in values})
+            return command(*args, **{name: one}, **values)
+
+        return cast(F, option_block(*options)(with_one))
+
+    return decorate
+
+
+def output_option(
+    forms: Sequence[str] = FORMS, default: str = "table", help: str = "Output format."
+) -> Callable[[F], F]:
+    """-o, as output: one of the forms, for groundwork.output.write."""
+    return click.option("-o", "--output", type=click.Choice(forms), default=default, show_default=True, help=help)
+
+
+def execute_option(command: F) -> F:
+    """--execute, as execute: bool: for commands that write, which show their plan first and then call go_ahead()."""
+    option: Callable[[F], F] = click.option(
+        "--execute", is_flag=True, help="Apply the plan; without it the plan is shown, and on a terminal you are asked."
+    )
+    return option(command)
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and write nothing; wins over --execute.")
+
+
+def go_ahead(execute: bool, what: str, dry_run: bool = False, sleep: Callable[[float], object] = time.sleep) -> bool:
+    """True if the plan that was shown is to be applied; if not, a line on stderr says so.
+
+    With --execute: yes; --dry-run wins.  On a terminal: as the user answers.  Else no.
+
+    what: `write 12 offsets of group billing`.  sleep: lets other tasks run while the user thinks.
+    """
+    if dry_run:
+        return False
+    if execute:
+        return True
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stdout.flush()
+        print_note(f"{what}? [y/N] ", nl=False)
+        if _answer(sleep).strip().lower() in ("y", "yes"):
+            return True
+        print_note("nothing was done")
+    else:
+        print_note(f"only a plan, nothing was done; with --execute: {what}")
+    return False
+
+
+def _answer(sleep: Callable[[float], object]) -> str:
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        sleep(POLL_S)
+    return sys.stdin.readline()
+
+
+def key_values(texts: Iterable[str]) -> dict[str, str]:
+    """The pairs of texts KEY=VALUE; of a key given twice the last counts.  Raises ValueError with what is wrong."""
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
+            raise ValueError(f"{text!r} is not KEY=VALUE")
+        found[key.strip()] = value
+    return found
+
+
+# help and completion --------------------------------------------------------------------------------------------------
 
 
 def exit_codes_of(ctx: click.Context) -> Mapping[int, str]:

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import click
 
+from groundwork.commands import dry_run_option, execute_option
 from groundwork.output import EXIT, fail, print_text, run_command, version_option, write, write_csv
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
-    dry_run_option,
     end_where_closed,
     force_option,
     undo_dir_option,
@@ -49,7 +49,6 @@ from zkconsumer.commands import pipes
 from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     brokers_option,
-    execute_option,
     go_ahead,
     group_option,
     kafka_version_option,

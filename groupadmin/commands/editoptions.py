@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
+from groundwork.commands import dry_run_option, execute_option, gathered, output_option
 from groundwork.output import EXIT, fail
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -23,7 +23,6 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import expected
 from kafkawire.model import Broker
 from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
-from zkconsumer.commands.options import execute_option, output_option
 from zkconsumer.options.arguments import NotThere, WrongUsage, parse_duration
 
 MOST_SENTENCES = 40
@@ -44,45 +43,33 @@ class Edit:
     output: str
 
 
-def edit_options(command: F) -> F:
-    """Decorator: the options of Edit, passed to the command as edit."""
-
-    @wraps(command)
-    def with_edit(
-        *args: Any,
-        execute: bool,
-        dry_run: bool,
-        force_active: bool,
-        clamp: bool,
-        skip_out_of_range: bool,
-        store: str | None,
-        undo_dir: Path,
-        retention: str | None,
-        output: str,
-        **others: Any,
-    ) -> Any:
-        if clamp and skip_out_of_range:
-            raise click.UsageError("--clamp and --skip-out-of-range exclude each other: give one")
-        policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
-        with usage_errors():
-            kept = parse_duration(retention) if retention is not None else None
-        must_keep(stores_named(store), others["kafka_version"])
-        edit = Edit(
-            execute=execute,
-            dry_run=dry_run,
-            force_active=force_active,
-            out_of_range=policy,
-            stores=stores_named(store),
-            undo_dir=undo_dir,
-            retention_ms=kept,
-            output=output,
-        )
-        return command(*args, edit=edit, **others)
-
-    wrapped: Any = with_edit
-    for option in reversed(_EDIT):
-        wrapped = option(wrapped)
-    return cast(F, wrapped)
+def _edit(
+    execute: bool,
+    dry_run: bool,
+    force_active: bool,
+    clamp: bool,
+    skip_out_of_range: bool,
+    store: str | None,
+    undo_dir: Path,
+    retention: str | None,
+    output: str,
+) -> Edit:
+    if clamp and skip_out_of_range:
+        raise click.UsageError("--clamp and --skip-out-of-range exclude each other: give one")
+    policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
+    with usage_errors():
+        kept = parse_duration(retention) if retention is not None else None
+    must_keep(stores_named(store), click.get_current_context().params["kafka_version"])
+    return Edit(
+        execute=execute,
+        dry_run=dry_run,
+        force_active=force_active,
+        out_of_range=policy,
+        stores=stores_named(store),
+        undo_dir=undo_dir,
+        retention_ms=kept,
+        output=output,
+    )
 
 
 store_option = click.option(
@@ -96,11 +83,12 @@ undo_dir_option = click.option(
     default=Path(),
     help="Folder for the undo file (default: the current one).",
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and write nothing; wins over --execute.")
 force_option = click.option(
     "--force-active", is_flag=True, help="Write although the group has active members, who may overwrite it at once."
 )
-_EDIT = (
+edit_options = gathered(  # passes Edit as edit
+    "edit",
+    _edit,
     store_option,
     execute_option,
     dry_run_option,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, dry_run_option, execute_option, output_option
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -18,7 +18,6 @@ from groupadmin.apply.writes import StoreWrite, delete_from_kafka, deletes_group
 from groupadmin.commands.editoptions import (
     Edit,
     admin_client,
-    dry_run_option,
     edit_options,
     end_where_closed,
     force_option,
@@ -40,11 +39,9 @@ from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     brokers_option,
-    execute_option,
     go_ahead,
     group_name,
     kafka_version_option,
-    output_option,
     zookeeper_option,
 )
 from zkconsumer.offsets.store import NONE

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from groundwork.commands import Group
+from groundwork.commands import Group, output_option
 from groundwork.output import EXIT, fail, write
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import admin_client, end_where_closed, tell_closed
@@ -27,7 +27,6 @@ from zkconsumer.commands.options import (
     brokers_option,
     group_option,
     kafka_version_option,
-    output_option,
     zookeeper_option,
 )
 from zkconsumer.errors import NoSuchGroup

@@ -21,7 +21,7 @@ from operator import itemgetter
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, fail, write, write_csv
 from groundwork.sentences import counted
 from groundwork.tasks import sleep
@@ -44,7 +44,6 @@ from zkconsumer.commands.options import (
     brokers_option,
     group_option,
     kafka_version_option,
-    output_option,
     zookeeper_option,
 )
 from zkconsumer.errors import ZooKeeperAway

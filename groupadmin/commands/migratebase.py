@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
 
+from groundwork.commands import gathered, option_block
 from groundwork.durable import READABLE, replace
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
@@ -65,66 +65,33 @@ DURATION = Duration()
 # options --------------------------------------------------------------------------------------------------------------
 
 
-def cluster_options(command: F) -> F:
-    """Decorator: -z, -b and --kafka-version, passed as zookeeper, brokers, kafka_version."""
-    return zookeeper_option()(
-        brokers_option("Brokers to ask, instead of those in ZooKeeper.")(kafka_version_option(command))
-    )
-
-
-def plan_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: --plan and --journal of an existing plan, passed as place: Files."""
-
-    @wraps(command)
-    def with_place(*args: Any, plan_file: Path, journal: Path | None, **others: Any) -> Any:
-        return command(*args, place=files(plan_file, journal), **others)
-
-    return _options(
-        with_place,
-        click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file."),
-        click.option("--journal", metavar="FILE", type=_PATH, help="Journal of the plan.  [default: beside the plan]"),
-    )
-
-
-def groups_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator: --group, --groups-regex, --all, --exclude, passed as wanted: GroupSelection."""
-
-    @wraps(command)
-    def with_wanted(
-        *args: Any,
-        group: tuple[str, ...],
-        groups_regex: str | None,
-        everything: bool,
-        exclude: tuple[str, ...],
-        **others: Any,
-    ) -> Any:
-        return command(*args, wanted=GroupSelection(group, groups_regex, everything, exclude), **others)
-
-    return _options(
-        with_wanted,
-        click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="Group; repeatable."),
-        click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name matches."),
-        click.option("--all", "everything", is_flag=True, help="All groups."),
-        click.option(
-            "--exclude", multiple=True, metavar="REGEX", help="Leave out groups whose whole name matches; repeatable."
-        ),
-    )
-
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_PATH = click.Path(dir_okay=False, path_type=Path)
-
-
-def _options(command: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[..., Any]:
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def _names(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         group_name(ctx, param, text)
     return texts
+
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_PATH = click.Path(dir_okay=False, path_type=Path)
+cluster_options = option_block(  # -z, -b and --kafka-version, passed as zookeeper, brokers, kafka_version
+    zookeeper_option(), brokers_option("Brokers to ask, instead of those in ZooKeeper."), kafka_version_option
+)
+plan_options = gathered(  # of an existing plan; passes Files as place
+    "place",
+    lambda plan_file, journal: files(plan_file, journal),
+    click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file."),
+    click.option("--journal", metavar="FILE", type=_PATH, help="Journal of the plan.  [default: beside the plan]"),
+)
+groups_options = gathered(  # passes GroupSelection as wanted
+    "wanted",
+    lambda group, groups_regex, everything, exclude: GroupSelection(group, groups_regex, everything, exclude),
+    click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="Group; repeatable."),
+    click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name matches."),
+    click.option("--all", "everything", is_flag=True, help="All groups."),
+    click.option(
+        "--exclude", multiple=True, metavar="REGEX", help="Leave out groups whose whole name matches; repeatable."
+    ),
+)
 
 
 # files ----------------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, Progress, fail, print_text, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -42,7 +42,6 @@ from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import print_note
-from zkconsumer.commands.options import output_option
 from zkconsumer.errors import NodeClosed, NoSuchGroup
 from zkconsumer.offsets.store import NONE, Committed
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.output import print_file, write
 from groundwork.sentences import iso
 from groundwork.zksecurity import ZooKeeper
@@ -32,7 +32,7 @@ from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Marked, read_markers
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import clear_errors, connected, print_note
-from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.commands.options import brokers_option, kafka_version_option, zookeeper_option
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
 

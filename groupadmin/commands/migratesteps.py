@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, execute_option, gathered, option_block, output_option
 from groundwork.logs import log_of_command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
@@ -39,7 +39,7 @@ from groupadmin.migrate.runner import NOT_WRITTEN, Outcome, Preview, StepRunner,
 from groupadmin.migrate.selection import GroupSelection, answers
 from groupadmin.migrate.site import Site
 from zkconsumer.commands.common import at_interrupt, print_note
-from zkconsumer.commands.options import execute_option, go_ahead, output_option
+from zkconsumer.commands.options import go_ahead
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsets.migrationmarker import Phase
 from zkconsumer.offsets.modes import MODES
@@ -65,57 +65,51 @@ class StepRequest:
     output: str
 
 
-def step_options(command: F) -> F:
-    """Decorator: the options of all steps, passed to the command as request: StepRequest."""
-
-    def with_request(
-        zookeeper: ZooKeeper,
-        brokers: list[tuple[str, int]],
-        kafka_version: str,
-        place: Files,
-        wanted: GroupSelection,
-        mode: tuple[str, ...],
-        commit_interval: int,
-        looks: int,
-        look_every: int,
-        wait: int,
-        at_once: int,
-        output: str,
-        retention: int | None = None,
-        on_out_of_range: OutOfRange | None = None,
-        **others: Any,
-    ) -> Any:
-        modes: dict[str, Any] = dict(answers(mode, MODES))
-        options = StepOptions(
-            at_once=at_once,
-            gate_snapshots=looks,
-            gate_every_ms=look_every,
-            wait_ms=wait,
-            commit_interval_ms=commit_interval,
-            retention_ms=retention,
-            answers=modes,
-            back_out_of_range=on_out_of_range,
-        )
-        request = StepRequest(
-            zookeeper=zookeeper,
-            brokers=brokers,
-            kafka_version=kafka_version,
-            place=place,
-            wanted=wanted,
-            options=options,
-            output=output,
-        )
-        return command(request, **others)
-
-    with_request.__name__, with_request.__doc__ = command.__name__, command.__doc__
-    with_request.__dict__.update(vars(command))
-    wrapped: Any = with_request
-    for option in reversed(_STEP_OPTIONS):
-        wrapped = option(wrapped)
-    return cast(F, cluster_options(plan_options(groups_options(wrapped))))
+def _request(
+    zookeeper: ZooKeeper,
+    brokers: list[tuple[str, int]],
+    kafka_version: str,
+    place: Files,
+    wanted: GroupSelection,
+    mode: tuple[str, ...],
+    commit_interval: int,
+    looks: int,
+    look_every: int,
+    wait: int,
+    at_once: int,
+    output: str,
+    retention: int | None = None,
+    on_out_of_range: OutOfRange | None = None,
+) -> StepRequest:
+    modes: dict[str, Any] = dict(answers(mode, MODES))
+    options = StepOptions(
+        at_once=at_once,
+        gate_snapshots=looks,
+        gate_every_ms=look_every,
+        wait_ms=wait,
+        commit_interval_ms=commit_interval,
+        retention_ms=retention,
+        answers=modes,
+        back_out_of_range=on_out_of_range,
+    )
+    return StepRequest(
+        zookeeper=zookeeper,
+        brokers=brokers,
+        kafka_version=kafka_version,
+        place=place,
+        wanted=wanted,
+        options=options,
+        output=output,
+    )
 
 
-_STEP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+step_options = option_block(  # of all steps; passes StepRequest as request
+    cluster_options,
+    plan_options,
+    groups_options,
+    gathered(
+        "request",
+        _request,
     click.option("--mode", multiple=True, metavar="[MEMBER=]MODE",
                  help="Offset mode of members that publish none (JVM members): zookeeper, dual or kafka."),
     click.option("--commit-interval", type=DURATION, default="60s", show_default=True,
@@ -128,6 +122,7 @@ _STEP_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option("--at-once", type=click.IntRange(min=1), default=200, show_default=True,
                  help="Groups read together."),
     output_option(),
+    ),
 )  # fmt: skip
 RETENTION = click.option("--retention", type=DURATION, help="Offset retention of the copies, as 30d.")
 

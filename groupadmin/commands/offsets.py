@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import Group
+from groundwork.commands import Group, output_option
 from groundwork.output import EXIT, fail, print_file, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -51,7 +51,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import clear_errors, print_unit
-from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.commands.options import brokers_option, kafka_version_option, zookeeper_option
 
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
 

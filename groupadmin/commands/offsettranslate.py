@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, gathered
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -62,28 +62,17 @@ class Source:
     store: str | None
 
 
-def source_options(command: F) -> F:
-    """Decorator: --source, --source-config, --source-brokers, --source-version, --source-store, as source: Source."""
-
-    @wraps(command)
-    def with_source(
-        *args: Any,
-        source: str | None,
-        source_config: Path | None,
-        source_brokers: list[tuple[str, int]],
-        source_version: str,
-        source_store: str | None,
-        **others: Any,
-    ) -> Any:
-        found = Source(_zookeeper(source, source_config), source_brokers, source_version, source_store)
-        if found.zookeeper is None and not found.brokers:
-            raise click.UsageError("--source (ZooKeeper of the cluster that the group reads now) is missing")
-        return command(*args, source=found, **others)
-
-    wrapped: Any = with_source
-    for option in reversed(_SOURCE):
-        wrapped = option(wrapped)
-    return cast(F, wrapped)
+def _source(
+    source: str | None,
+    source_config: Path | None,
+    source_brokers: list[tuple[str, int]],
+    source_version: str,
+    source_store: str | None,
+) -> Source:
+    found = Source(_zookeeper(source, source_config), source_brokers, source_version, source_store)
+    if found.zookeeper is None and not found.brokers:
+        raise click.UsageError("--source (ZooKeeper of the cluster that the group reads now) is missing")
+    return found
 
 
 def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
@@ -96,7 +85,9 @@ def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
     return zookeeper_of(connect, values, file.name, jvm)
 
 
-_SOURCE = (
+source_options = gathered(  # passes Source as source
+    "source",
+    _source,
     click.option(
         "--source",
         metavar="HOST:PORT/CHROOT",

@@ -7,14 +7,13 @@ kafka-consumer-groups (KIP-122).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from functools import wraps
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, gathered
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
 from groupadmin.commands.offsetedit import execute_plan
@@ -105,20 +104,7 @@ class ResetAsked:
             yield from_rows(rows_of(rows_to_write(self.from_file, None).rows, group), group)
 
 
-def reset_options(command: F) -> F:
-    """Decorator: the reset options, passed as reset."""
-
-    @wraps(command)
-    def with_reset(*args: Any, **given: Any) -> Any:
-        asked = ResetAsked(**{field.name: given.pop(field.name) for field in fields(ResetAsked)})
-        return command(*args, reset=asked, **given)
-
-    wrapped: Any = with_reset
-    for option in reversed(_KINDS):
-        wrapped = option(wrapped)
-    return cast(F, wrapped)
-
-
+reset_options = gathered("reset", ResetAsked, *_KINDS)  # passes ResetAsked as reset
 topics_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."
 )

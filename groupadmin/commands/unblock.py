@@ -14,18 +14,18 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, dry_run_option, execute_option, output_option
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.savednodes import nodes_of_text, nodes_text
 from groupadmin.apply.undofile import keep_text
-from groupadmin.commands.editoptions import dry_run_option, undo_dir_option, usage_errors
+from groupadmin.commands.editoptions import undo_dir_option, usage_errors
 from groupadmin.commands.offsetviews import FILE, since
 from groupadmin.snapshot.foreign import is_held
 from groupadmin.snapshot.tree import everything_below
 from zkconsumer.commands.common import connected, print_note
-from zkconsumer.commands.options import execute_option, go_ahead, group_option, output_option, zookeeper_option
+from zkconsumer.commands.options import go_ahead, group_option, zookeeper_option
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.session.nodes import Read, delete_nodes, read_nodes
 from zkconsumer.session.zkcalls import WriteOutcome

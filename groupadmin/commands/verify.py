@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.tasks import now, sleep
@@ -13,7 +13,7 @@ from groupadmin.snapshot.cluster import AdminClient, read_cluster
 from groupadmin.snapshot.coordinated import read_coordinated
 from groupadmin.snapshot.groups import GroupNodes, read_group
 from zkconsumer.commands.common import Connection, connected, print_note
-from zkconsumer.commands.options import group_name, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.commands.options import group_name, kafka_version_option, zookeeper_option
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.group.verify import Finding, GroupFacts, verify
 

@@ -217,14 +217,13 @@ def check(file: Path | None, *, online: bool, strict: bool, **flags: Any) -> int
 )
 @verify_options
 @configured
-def verify(file: Path | None, **flags: Any) -> int:
+def verify(file: Path | None, *, asked: VerifyFlags, **flags: Any) -> int:
     """Compare the messages of sources and target.
 
     The mirror may run meanwhile.  Exit code 4: the target lacks messages.
 
     Prints a row for each partition, or for each topic whose partitions differ, and the first differences.
     """
-    asked = VerifyFlags.taken(flags)
     found = configuration(file, **flags)
     set_up_logging("error")
     from mirrormaker.commands.verify import run_verify

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import Command, Group
+from groundwork.commands import Command, Group, output_option
 from groundwork.logs import LEVELS
 from groundwork.output import print_note, write
 from mirrormaker import exits
@@ -163,7 +163,7 @@ def parked() -> None:
 @click.argument("words", nargs=-1, metavar="[FILE] [TOPIC[:PARTITION]]")
 @socket_option
 @source_option
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option(("table", "json"))
 def parked_list(words: Sequence[str], *, socket_path: Path | None, source: str | None, output: str) -> int:
     """List parked partitions with offset and reason."""
     file, what = _one_word(words, "TOPIC or TOPIC:PARTITION", needed=False)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, option_block
 from mirrormaker import exits
 
 GIVEN = "mirrormaker.flags.without.effect"  # where the context keeps the sentences on them
@@ -122,9 +122,7 @@ def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
             found = click.option(flag, name, expose_value=False, hidden=True, callback=_note(one, flag), **kind)(found)
     for flag, why in REFUSED.items():
         found = click.option(flag, flag.strip("-"), expose_value=False, hidden=True, callback=_refuse(flag, why))(found)
-    for option in reversed(_TAKEN):
-        found = option(found)
-    return found
+    return option_block(*_TAKEN)(found)
 
 
 def _refuse(flag: str, why: str) -> Callable[[click.Context, click.Parameter, object], None]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.output import print_text
 from groundwork.sentences import printable
 from mirrormaker import exits
@@ -39,7 +39,7 @@ MIN_STATE, MAX_NAMES = 12, 6
 )
 @click.argument("file", required=False)
 @socket_option
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option(("table", "json"))
 @click.option("--watch", is_flag=True, help="Show it again and again, until ctrl-C.")
 @click.option("--every", type=click.FloatRange(0.2, 20), default=EVERY_S, show_default=True, help="Seconds between.")
 def status(file: str | None, *, socket_path: Path | None, output: str, watch: bool, every: float) -> int:

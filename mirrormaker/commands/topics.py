@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.output import fail, print_note, print_text, write
 from kafkawire.cluster.metadata import Unreachable
 from mirrormaker import exits
@@ -44,7 +44,7 @@ SHORT = ("source", "topic", "partitions", "mirrored", "target", "state")
 @click.option(
     "--explain", is_flag=True, help="Say for each topic by which rule, under which name, who owns it, and why."
 )
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option(("table", "json"))
 def topics(words: Sequence[str], *, socket_path: Path | None, source: str | None, explain: bool, output: str) -> int:
     """List the topics of the sources, mirrored or not.
 

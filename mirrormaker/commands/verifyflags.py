@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import click
 
+from groundwork.commands import gathered, output_option
 from zkconsumer.filters import TopicFilter, Whitelist
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -66,20 +65,10 @@ class VerifyFlags:
     output: str
     metrics_file: Path | None
 
-    @staticmethod
-    def taken(flags: dict[str, Any]) -> VerifyFlags:
-        """Out of all values of a command line, which then lack them."""
-        return VerifyFlags(**{field.name: flags.pop(field.name) for field in fields(VerifyFlags)})
 
-
-def verify_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options, for a click command."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-_OPTIONS = (
+verify_options = gathered(  # passes VerifyFlags as asked
+    "asked",
+    VerifyFlags,
     click.option(
         "--topics",
         "only_topics",
@@ -104,14 +93,7 @@ _OPTIONS = (
     ),
     click.option("--no-duplicates", is_flag=True, help="Exit 4, too, where the target has messages more than once."),
     click.option("--no-foreign", is_flag=True, help="Exit 4, too, where the target has messages of another writer."),
-    click.option(
-        "-o",
-        "--output",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Form of stdout.",
-    ),
+    output_option(("table", "json"), help="Form of stdout."),
     click.option(
         "--metrics-file",
         type=click.Path(path_type=Path, dir_okay=False),

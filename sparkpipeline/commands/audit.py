@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, key_values, output_option
 from groundwork.output import EXIT, write
 from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.clusters import (
@@ -30,8 +30,6 @@ from sparkpipeline.audit.tasks import MESSAGE_BYTES
 from sparkpipeline.audit.windows import BLOCK
 from sparkpipeline.audit.windows import KINDS as WINDOWS
 from sparkpipeline.commands.common import (
-    key_values,
-    output_option,
     report_option,
     session,
     spark_options,
@@ -90,7 +88,7 @@ NAME = "sparkpipeline audit"  # of its session
 @click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
 @click.option("--target-option", multiple=True, metavar="KEY=VALUE", help="The same for the target.")
 @spark_options
-@output_option
+@output_option()
 @report_option
 def audit(master: str | None, conf: dict[str, str], output: str, report: Path | None, **asked: Any) -> int:
     """Compare two clusters, or a cluster and its loaded files.

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, execute_option, go_ahead, key_values, output_option
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
 from kafkawire.dialects import dialect
@@ -18,10 +18,6 @@ from sparkpipeline.backfill.job import Backfill, bound
 from sparkpipeline.backfill.plan import BYTES_OF_07, Done, Lane, Request
 from sparkpipeline.cluster.access import AUTO, release_or_auto
 from sparkpipeline.commands.common import (
-    execute_option,
-    go_ahead,
-    key_values,
-    output_option,
     report_option,
     session,
     spark_options,
@@ -69,7 +65,7 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
 @click.option("--tasks", type=click.IntRange(min=1), help="Partitions copied at a time; as many as Spark has cores.")
 @spark_options
 @execute_option
-@output_option
+@output_option()
 @report_option
 def backfill(folder: str, master: str | None, conf: dict[str, str], execute: bool, output: str, report: Path | None,
              tasks: int | None, **asked: Any) -> int:  # fmt: skip
@@ -93,7 +89,7 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
             tell(f"nothing is left to do{'' if job.handed_over is None else f': handed over at {job.handed_over}'}")
             _report(job, {}, 0.0, report)
             return EXIT["done"]
-        if not go_ahead(_what(job), execute):
+        if not go_ahead(execute, _what(job)):
             return EXIT["done"]
         if spark is None:
             spark = stack.enter_context(session("sparkpipeline backfill", master, conf))

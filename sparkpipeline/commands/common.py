@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import click
 
+from groundwork.commands import key_values
 from groundwork.durable import LONGEST
-from groundwork.output import FORMS, Progress, print_note
-from groundwork.sentences import printable
+from groundwork.output import Progress, print_note
 from sparkpipeline.errors import OptionRefused, sentence_in
 from sparkpipeline.session import UNDER_SUBMIT, jvm_end, register, stop_session
 from sparkpipeline.session import quiet_session as spark_session
@@ -38,17 +38,6 @@ def tell(sentence: str) -> None:
     print_note(sentence)
 
 
-def key_values(texts: Sequence[str]) -> dict[str, str]:
-    """Of texts KEY=VALUE.  Raises ValueError with what is wrong."""
-    found: dict[str, str] = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not equals or not key.strip():
-            raise ValueError(f"{text!r} is not KEY=VALUE")
-        found[key.strip()] = value
-    return found
-
-
 def spark_options(command: F) -> F:
     """--master and --conf, as spark-submit has them: arguments master (or None) and conf (a mapping)."""
     command = click.option(
@@ -61,13 +50,6 @@ def spark_options(command: F) -> F:
     )(command)
 
 
-def output_option(command: F) -> F:
-    """-o table|json|csv: argument output."""
-    return click.option(
-        "-o", "--output", type=click.Choice(FORMS), default="table", show_default=True, help="How rows are printed."
-    )(command)
-
-
 def report_option(command: F) -> F:
     """--report FILE: argument report, a path or None."""
     return click.option(
@@ -77,25 +59,6 @@ def report_option(command: F) -> F:
         metavar="FILE",
         help="Write what was done to this file, as JSON.",
     )(command)
-
-
-def execute_option(command: F) -> F:
-    """--execute: argument execute, for go_ahead()."""
-    return click.option(
-        "--execute", is_flag=True, help="Do it; without, only the plan is shown, and on a terminal you are asked."
-    )(command)
-
-
-def go_ahead(what: str, execute: bool, dry_run: bool = False) -> bool:
-    """Whether to do what was shown: with --execute yes, on a terminal as the user answers, else no; --dry-run wins."""
-    if dry_run:
-        return False
-    if execute:
-        return True
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        return click.confirm(f"{printable(what)}?", err=True)
-    print_note(f"only a plan, nothing was done; with --execute: {what}")
-    return False
 
 
 @contextmanager

@@ -23,16 +23,13 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Group
+from groundwork.commands import Group, dry_run_option, execute_option, go_ahead, output_option
 from groundwork.output import EXIT, FORMS, fail, print_text, write
 from groundwork.sentences import counted
 from kafkawire.securityoptions import unsafe_security
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import (
-    execute_option,
     failure_reported,
-    go_ahead,
-    output_option,
     report_option,
     session,
     spark_options,
@@ -65,7 +62,6 @@ from sparkpipeline.load.rewind import time_of
 from sparkpipeline.source.offsets import parse_offsets
 
 job_argument = click.argument("job", type=click.Path(dir_okay=False, path_type=Path))
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only the plan; wins over --execute.")
 
 
 @click.group(
@@ -102,7 +98,7 @@ def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Ite
 )
 @job_argument
 @spark_options
-@output_option
+@output_option()
 @report_option
 def run(job: Path, master: str | None, conf: dict[str, str], output: str, report: Path | None) -> int:
     """Load what is new.
@@ -142,7 +138,7 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
 @job_argument
 @click.option("--dry-run", is_flag=True, help="No effect: plan never writes.")
 @spark_options
-@output_option
+@output_option()
 def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], output: str) -> None:
     """Show what the next run would load; write nothing."""
     config = read_config(job)
@@ -174,7 +170,7 @@ def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], out
 @click.option("--max-plan-age", type=click.IntRange(0), metavar="MINUTES",
               help="Exit 6 when a plan is open for longer: its runs fail.")  # fmt: skip
 @spark_options
-@output_option
+@output_option()
 def status(
     job: Path, offline: bool, max_lag: int | None, max_age: int | None, max_plan_age: int | None,
     master: str | None, conf: dict[str, str], output: str,
@@ -221,7 +217,7 @@ def status(
 @job_argument
 @click.option("--as-of", type=click.IntRange(0), metavar="BATCH", help="As readers saw it after this batch.")
 @spark_options
-@output_option
+@output_option()
 def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str], output: str) -> None:
     """List the files of a job: each row exactly once.
 
@@ -246,7 +242,7 @@ def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str]
 @job_argument
 @click.option("--footers/--no-footers", default=True, show_default=True, help="Read the footer of every file, too.")
 @spark_options
-@output_option
+@output_option()
 def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], output: str) -> None:
     """Compare the files with the manifests.
 
@@ -293,7 +289,7 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
 @execute_option
 @dry_run_option
 @spark_options
-@output_option
+@output_option()
 def init(
     job: Path, from_group: str | None, storage: Any, from_json: Any, replace: bool, execute: bool, dry_run: bool,
     master: str | None, conf: dict[str, str], output: str,
@@ -312,7 +308,7 @@ def init(
             ("topic", "partition", "position"),
             output,
         )
-        if not go_ahead("take over these positions", execute, dry_run):
+        if not go_ahead(execute, "take over these positions", dry_run):
             return EXIT["done"]
         outcome = run_init(config, spark, tell, wanted)
     return EXIT["refused"] if outcome.lost else EXIT["done"]
@@ -332,7 +328,7 @@ def init(
 @execute_option
 @dry_run_option
 @spark_options
-@output_option
+@output_option()
 @report_option
 def rewind(
     job: Path, topic: str, time: str, partition: str | None, allow_partial: bool, execute: bool, dry_run: bool,
@@ -359,7 +355,7 @@ def rewind(
                 f"{'is' if len(found.supersedes) == 1 else 'are'} replaced"
             )
             tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
-            if not found.ranges or not go_ahead("load these again", execute, dry_run):
+            if not found.ranges or not go_ahead(execute, "load these again", dry_run):
                 return EXIT["done"]
             outcome = run_rewind(config, spark, tell, wanted, SparkProgress(spark).watch)
     return _ended(config, outcome, output, report)
@@ -379,7 +375,7 @@ def rewind(
               help="Hours and partitions with fewer files stay.")  # fmt: skip
 @dry_run_option
 @spark_options
-@output_option
+@output_option()
 @report_option
 def compact(
     job: Path, day: str, hour: int | None, topic: str | None, min_files: int, dry_run: bool,
@@ -439,7 +435,7 @@ def _abandon(config: LoadConfig, spark: Any, batch: int, why: str, execute: bool
         write(loadrows.of_plan(state.open_plan), loadrows.RANGE)
     except LedgerDamaged as exc:  # a plan that cannot be read is the best reason to abandon it
         tell(str(exc))
-    if go_ahead(f"abandon batch {batch}", execute):
+    if go_ahead(execute, f"abandon batch {batch}"):
         ledger.abandon(batch, why)
         tell(f"batch {batch} is abandoned")
 

@@ -17,13 +17,10 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command, Group
+from groundwork.commands import Command, Group, execute_option, go_ahead, output_option
 from groundwork.output import EXIT, write
 from sparkpipeline.commands.common import (
-    execute_option,
     failure_reported,
-    go_ahead,
-    output_option,
     report_option,
     session,
     spark_options,
@@ -69,7 +66,7 @@ again_option = click.option(
 @only_option
 @again_option
 @spark_options
-@output_option
+@output_option()
 @report_option
 def run(
     pipeline: Path, only: tuple[str, ...], again: tuple[str, ...], master: str | None, conf: dict[str, str],
@@ -131,7 +128,7 @@ def run(
 @again_option
 @click.option("--parse", is_flag=True, help="Start Spark, and parse the queries too.")
 @spark_options
-@output_option
+@output_option()
 def plan(
     pipeline: Path, only: tuple[str, ...], again: tuple[str, ...], parse: bool, master: str | None,
     conf: dict[str, str], output: str,
@@ -198,7 +195,7 @@ def stages() -> None:
 @only_option
 @click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="So many batches of each.")
 @spark_options
-@output_option
+@output_option()
 def list_batches(
     pipeline: Path, only: tuple[str, ...], last: int, master: str | None, conf: dict[str, str], output: str
 ) -> None:
@@ -243,7 +240,7 @@ def abandon(
         if not rows or rows[0].state != OPEN or rows[0].batch != batch:
             raise Refused("it is not open; sparkpipeline stages list shows what is", stage=stage, batch=batch)
         write([row_of(stage, rows[0])], BATCH_COLUMNS)
-        if go_ahead(f"abandon batch {batch} of {stage}", execute):
+        if go_ahead(execute, f"abandon batch {batch} of {stage}"):
             ledger.abandon(batch, why)
             tell(f"batch {batch} of {stage} is abandoned")
     return EXIT["done"]

@@ -13,9 +13,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from groundwork.commands import go_ahead
 from kafkawire.model import TopicPartition
 from sparkpipeline.commands import loadrows
-from sparkpipeline.commands.common import failure_reported, go_ahead, spark_options, write_report
+from sparkpipeline.commands.common import failure_reported, spark_options, write_report
 from sparkpipeline.commands.progress import RowsRead, SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome
@@ -184,9 +185,9 @@ def test_settings_of_spark_are_pairs() -> None:
 
 
 def test_nothing_is_done_without_execute_or_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    assert go_ahead("do it", execute=True)
-    assert not go_ahead("do it", execute=True, dry_run=True)
-    assert not go_ahead("do it", execute=False)
+    assert go_ahead(True, "do it")
+    assert not go_ahead(True, "do it", dry_run=True)
+    assert not go_ahead(False, "do it")
     assert "with --execute: do it" in capsys.readouterr().err
 
 

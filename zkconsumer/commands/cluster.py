@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, output_option
 from groundwork.hosts import is_listed
 from groundwork.output import EXIT, fail, write
 from groundwork.tasks import connect
@@ -33,7 +33,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.security import security_of
 from zkconsumer.commands.commandconfig import chosen_security
 from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
-from zkconsumer.commands.options import brokers_option, kafka_version_option, output_option, zookeeper_option
+from zkconsumer.commands.options import brokers_option, kafka_version_option, zookeeper_option
 from zkconsumer.group.topicnodes import no_brokers
 
 TOPIC_COLUMNS = ("topic", "partition", "leader", "replicas", "isr", "error")

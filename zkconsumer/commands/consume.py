@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from groundwork.commands import Command
+from groundwork.commands import Command, key_values, output_option
 from groundwork.logs import log_of_command
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
@@ -29,7 +29,6 @@ from zkconsumer.commands.options import (
     brokers_option,
     group_option,
     kafka_version_option,
-    output_option,
     zookeeper_option,
 )
 from zkconsumer.commands.partition import LARGEST, SMALLEST, NoSuchPartition, OnePartition
@@ -265,10 +264,10 @@ def _view(zookeeper: ZooKeeper, kafka_version: str) -> ClusterView:
 
 
 def _properties(given: tuple[str, ...]) -> dict[str, str]:
-    for text in given:
-        if "=" not in text:
-            raise click.UsageError(f"--consumer-property {text!r} is not KEY=VALUE")
-    return dict(text.split("=", 1) for text in given)
+    try:
+        return key_values(given)
+    except ValueError as e:
+        raise click.UsageError(f"--consumer-property {e}") from None
 
 
 def _wanted(topic: str | None, whitelist: str | None, blacklist: str | None) -> str | TopicFilter:

@@ -4,8 +4,8 @@
     @brokers_option()         -b                                                   brokers: list of (host, port)
     @group_option()           --group                                              group: str, or None
     @kafka_version_option     --kafka-version, --command-config                    kafka_version: str
-    @output_option()          -o                                                   output: table, json or csv
-    @execute_option           --execute                                            execute: bool, for go_ahead()
+
+Options that other programs have too, such as -o and --execute, are in groundwork.commands.
 
     plan is shown;  if go_ahead(execute, "write 12 offsets of group billing"): ...
 
@@ -15,22 +15,18 @@ A wrong command line is a click.UsageError, exit code 2.  All codes: groundwork.
 from __future__ import annotations
 
 import re
-import select
-import sys
 from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from groundwork.output import FORMS, print_note
+from groundwork.commands import gathered
 
 if TYPE_CHECKING:
     from groundwork.zksecurity import ZooKeeper
 
 AUTH_VARIABLE = "ZKCONSUMER_ZK_AUTH"
-POLL_S = 0.05  # how soon an answer at the terminal is noticed
 F = TypeVar("F", bound=Callable[..., Any])
 _NO_NODE = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -46,26 +42,12 @@ def zookeeper_option(required: bool = True) -> Callable[[F], F]:
     --zk-config or the environment; the command line wins over the file.
     """
 
-    def decorate(command: F) -> F:
-        @wraps(command)
-        def with_zookeeper(
-            *args: Any,
-            zookeeper: str | None,
-            zk_config: Path | None,
-            zk_auth: str | None,
-            zk_tls: bool,
-            zk_tls_ca: Path | None,
-            **others: Any,
-        ) -> Any:
-            found = _zookeeper(zookeeper, zk_config, zk_auth, zk_tls, zk_tls_ca, required)
-            return command(*args, zookeeper=found, **others)
+    def make(
+        zookeeper: str | None, zk_config: Path | None, zk_auth: str | None, zk_tls: bool, zk_tls_ca: Path | None
+    ) -> ZooKeeper | None:
+        return _zookeeper(zookeeper, zk_config, zk_auth, zk_tls, zk_tls_ca, required)
 
-        wrapped: Any = with_zookeeper
-        for option in reversed(_ZOOKEEPER):
-            wrapped = option(wrapped)
-        return cast(F, wrapped)
-
-    return decorate
+    return gathered("zookeeper", make, *_ZOOKEEPER)
 
 
 def _identity(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
@@ -165,13 +147,6 @@ def group_option(required: bool = True, help: str = "Consumer group.") -> Callab
     return click.option("--group", required=required, metavar="GROUP", callback=group_name, help=help)
 
 
-def output_option(forms: tuple[str, ...] = FORMS, default: str = "table") -> Callable[[F], F]:
-    """-o, as output: one of the forms, for groundwork.output.write."""
-    return click.option(
-        "-o", "--output", type=click.Choice(forms), default=default, show_default=True, help="Output format."
-    )
-
-
 def kafka_version_option(command: F) -> F:
     """How brokers are spoken to: --kafka-version, as kafka_version: str that kafkawire.dialects.expected knows, ""
     where it is not given; and --command-config, which is no argument: commandconfig.chosen_security() has it."""
@@ -230,37 +205,12 @@ def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
 # writing --------------------------------------------------------------------------------------------------------------
 
 
-def execute_option(command: F) -> F:
-    """--execute, as execute: bool: for commands that write, which show their plan first and then call go_ahead()."""
-    option: Callable[[F], F] = click.option(
-        "--execute", is_flag=True, help="Write; without it the plan is shown, and on a terminal you are asked."
-    )
-    return option(command)
-
-
 def go_ahead(execute: bool, what: str) -> bool:
-    """Whether to apply the plan; if not, a line on stderr says so.  what: `write 12 offsets of group billing`.
+    """groundwork.commands.go_ahead(); while the user thinks, ZooKeeper sessions are kept alive.
 
-    With --execute: yes.  On a terminal: as the user answers.  Else no.  While the user thinks, ZooKeeper sessions are
-    kept alive; what the plan was made from may have changed all the same.
+    What the plan was made from may have changed all the same.
     """
-    if execute:
-        return True
-    if sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stdout.flush()
-        print_note(f"{what}? [y/N] ", nl=False)
-        if _answer().strip().lower() in ("y", "yes"):
-            return True
-        print_note("nothing was done")
-    else:
-        print_note(f"only a plan, nothing was done; with --execute: {what}")
-    return False
-
-
-def _answer() -> str:
-    """A line from the terminal.  input() would block the greenlets that keep the sessions alive."""
+    from groundwork import commands
     from groundwork.tasks import sleep
 
-    while not select.select([sys.stdin], [], [], 0)[0]:
-        sleep(POLL_S)
-    return sys.stdin.readline()
+    return commands.go_ahead(execute, what, sleep=sleep)
