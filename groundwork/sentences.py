@@ -29,6 +29,15 @@ def iso(ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03d}Z"
 
 
+def iso_ms(text: str) -> int | None:
+    """Milliseconds since 1970 of an ISO time, UTC where it names no zone; None if the text is not one."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
 def did_you_mean(
     name: str,
     known: Iterable[str],

@@ -279,7 +279,7 @@ def _between(loaded: Configuration, names: Names, unknown: str, found: Findings)
     target = _target(target, problems, notes, names.target)
     notes.extend(_left_to_auto_creation(target, names.target))
     ready = tuple(_as_run(source, mirror) for source in named)
-    return Configuration(ready, target, mirror, tuple(warnings), tuple(notes), loaded.name, loaded.files)
+    return replace(loaded, sources=ready, target=target, mirror=mirror, warnings=tuple(warnings), notes=tuple(notes))
 
 
 def _not_resumable(sources: Sequence[SourceOptions], target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:

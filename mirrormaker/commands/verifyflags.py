@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
 from groundwork.commands import gathered, output_option
+from groundwork.sentences import iso_ms
 from zkconsumer.filters import TopicFilter, Whitelist
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -25,8 +25,9 @@ def moment_ms(text: str, now_ms: int) -> int:
     duration = _DURATION.fullmatch(text.strip())
     if duration is not None:
         return now_ms - int(duration[1]) * UNITS_S[duration[2]] * 1000
-    moment = datetime.fromisoformat(text.strip())
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+    if (moment := iso_ms(text)) is None:
+        raise ValueError(f"{text!r} is neither a time (2026-01-31T10:00Z) nor a duration (90s, 15m, 24h, 7d)")
+    return moment
 
 
 def _since(context: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -35,10 +36,8 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     now_ms = time.time_ns() // 1_000_000
     try:
         found = moment_ms(text, now_ms)
-    except ValueError:
-        raise click.BadParameter(
-            f"{text!r} is neither a time (2026-01-31T10:00Z) nor a duration (90s, 15m, 24h, 7d)"
-        ) from None
+    except ValueError as exc:
+        raise click.BadParameter(str(exc)) from None
     if found > now_ms:
         raise click.BadParameter(f"{text} lies in the future")
     return found

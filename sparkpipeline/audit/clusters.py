@@ -7,11 +7,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from groundwork.jsontext import json_value
+from groundwork.sentences import iso_ms
 from kafkawire.cluster.view import ClusterView
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
 from sparkpipeline.audit.tasks import Reading
-from sparkpipeline.audit.windows import Windows, parse_time
+from sparkpipeline.audit.windows import Windows
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries
 from sparkpipeline.cluster.brokers import Brokers
@@ -44,7 +45,7 @@ def parse_limit(text: str | None, option: str) -> Limit:
     """What a user gave: an ISO time, JSON offsets {"topic": {"0": 17}}, or nothing.  Raises OptionRefused."""
     if text is None:
         return Limit()
-    time_ms = parse_time(text)
+    time_ms = iso_ms(text)
     if time_ms is not None:
         return Limit(time_ms=time_ms)
     try:

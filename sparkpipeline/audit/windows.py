@@ -77,12 +77,3 @@ def _hour(window: int) -> str:
         return datetime.fromtimestamp(window * HOUR_MS / 1000, UTC).strftime("%Y-%m-%dT%H")
     except (ValueError, OverflowError, OSError):
         return f"hour {window} since 1970"
-
-
-def parse_time(text: str) -> int | None:
-    """Milliseconds since 1970 of an ISO time (UTC where it names no zone); None for what is no time."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

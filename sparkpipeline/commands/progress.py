@@ -85,7 +85,7 @@ class SparkProgress:
                 if count is not None and count != read.rows:
                     read = RowsRead(count, seconds)
                 told = None if count is None else read
-                shown.line(line(what, done, max(tasks, known), rows, size, seconds, told))
+                shown.line(line(what, done, max(tasks, known), rows=rows, size=size, seconds=seconds, read=told))
 
     def _tasks(self, group: str) -> tuple[int, int]:
         """Tasks that are done, and all that are known, of the group's jobs."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from groundwork.decimals import decimal_int
+from groundwork.sentences import iso_ms
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.ledger import Ledger
@@ -73,11 +73,9 @@ def time_of(text: str, option: str = "--to") -> int:
                 option=option,
             )
         return ms
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise OptionRefused(f"expected a time such as 2026-01-01T10:00Z, got {text!r}", option=option) from None
-    return int((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1000)
+    if (found := iso_ms(text)) is None:
+        raise OptionRefused(f"expected a time such as 2026-01-01T10:00Z, got {text!r}", option=option)
+    return found
 
 
 # ---- which files -----------------------------------------------------------------------------------------------------

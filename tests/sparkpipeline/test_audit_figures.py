@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from groundwork.sentences import iso_ms
 from kafkawire.fingerprints import hashed, message_hash
 from kafkawire.formats.v01.write import Row
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows, label, parse_time
+from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows, label
 from tests.sparkpipeline.audited import in_sets, sums
 
 TEN = 490_000 * HOUR_MS
@@ -102,6 +103,6 @@ def test_windows_are_read_by_people():
 
 
 def test_a_time_without_a_zone_is_utc():
-    assert parse_time("2026-01-01T10:00") == parse_time("2026-01-01T11:00+01:00") == parse_time("2026-01-01T10:00Z")
-    assert parse_time("2026-01-01") == 1_767_225_600_000
-    assert parse_time('{"t": {"0": 5}}') is None
+    assert iso_ms("2026-01-01T10:00") == iso_ms("2026-01-01T11:00+01:00") == iso_ms("2026-01-01T10:00Z")
+    assert iso_ms("2026-01-01") == 1_767_225_600_000
+    assert iso_ms('{"t": {"0": 5}}') is None
