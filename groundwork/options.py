@@ -99,7 +99,7 @@ class Options:
     REFUSED       keys that other clients have and this class does not, with what to write instead
     ONLY          keys that may have one value alone, with that value and the reason
     ANY_CASE      keys are taken in any case, as Spark hands them over
-    PREFIX        replaces `{prefix}` in keys and meanings of options that several classes inherit
+    PREFIX, BEFORE  replace `{prefix}` and `{before}` in keys and meanings of options that several classes inherit
     SECTION       stands before the keys of this class where pages and messages write them outside of their section
                   (`mirror.`); the section takes a key with it, too
     """
@@ -114,6 +114,7 @@ class Options:
     ONLY: ClassVar[Mapping[str, tuple[str, str]]] = {}
     ANY_CASE: ClassVar[bool] = False
     PREFIX: ClassVar[str] = ""
+    BEFORE: ClassVar[str] = ""
     SECTION: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
@@ -235,7 +236,7 @@ def _hints(cls: type[Any]) -> Mapping[str, Any]:
 @cache
 def _specs(cls: type[Any]) -> Mapping[str, Option]:
     fields = (f for f in dataclasses.fields(cls) if "option" in f.metadata)
-    found = {f.name: f.metadata["option"].under(cls.PREFIX) for f in fields}
+    found = {f.name: f.metadata["option"].under(prefix=cls.PREFIX, before=cls.BEFORE) for f in fields}
     place = {spec.key: n for n, spec in enumerate(found.values())}
 
     def order(named: tuple[str, Option]) -> tuple[int, bool]:

@@ -47,10 +47,15 @@ class Option:
     behind: str = ""
     newer: tuple[tuple[str, str], ...] = ()
 
-    def under(self, prefix: str) -> Option:
-        """The option with `{prefix}` replaced."""
-        key, meaning, behind = (text.replace("{prefix}", prefix) for text in (self.key, self.meaning, self.behind))
-        return replace(self, key=key, meaning=meaning, behind=behind)
+    def under(self, **prefixes: str) -> Option:
+        """Return the option with `{name}` replaced for each of the prefixes."""
+        found = self
+        for name, text in prefixes.items():
+            key, meaning, behind = (
+                each.replace(f"{{{name}}}", text) for each in (found.key, found.meaning, found.behind)
+            )
+            found = replace(found, key=key, meaning=meaning, behind=behind)
+        return found
 
     def show(self, value: object) -> str:
         """A value of the option as an error message may quote it."""

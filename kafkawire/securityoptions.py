@@ -47,7 +47,7 @@ NEWER: Final[Mapping[str, str]] = {  # keys of the JVM's clients, for Options.NE
 }
 
 HTTPS, NO_CHECK = "https", "none"
-_BEHIND = "client.id"  # on the reference page
+_BEHIND = "{before}client.id"  # on the reference page
 
 
 def _host_check(raw: object) -> str:
@@ -59,59 +59,67 @@ def _host_check(raw: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SecurityOptions(ZkSecurityOptions):
-    """Options of a cluster's security: of its brokers, and of its ZooKeeper."""
+    """Options of a cluster's security: of its brokers, and of its ZooKeeper.
+
+    BEFORE: what stands before the keys of the brokers' options.
+    """
 
     security_protocol: str = option(
-        "security.protocol", PLAINTEXT,
+        "{before}security.protocol", PLAINTEXT,
         "security of the connections to brokers, that of the listener: SSL is TLS, SASL a login", choices=PROTOCOLS,
         behind=_BEHIND,
     )  # fmt: skip
     ssl_ca: str | None = option(
-        "ssl.ca.location", None, "PEM file of the authorities that brokers' certificates are signed by; the system's "
+        "{before}ssl.ca.location", None,
+        "PEM file of the authorities that brokers' certificates are signed by; the system's "
         "when empty", kind=location, behind=_BEHIND,
     )  # fmt: skip
     ssl_certificate: str | None = option(
-        "ssl.certificate.location", None, "PEM file of our certificate (and its chain), where brokers ask for one",
+        "{before}ssl.certificate.location", None,
+        "PEM file of our certificate (and its chain), where brokers ask for one",
         kind=location, behind=_BEHIND,
     )  # fmt: skip
     ssl_key: str | None = option(
-        "ssl.key.location", None, "PEM file of its key; the certificate's file when empty; or credential:NAME",
+        "{before}ssl.key.location", None, "PEM file of its key; the certificate's file when empty; or credential:NAME",
         kind=location, behind=_BEHIND,
     )  # fmt: skip
     ssl_key_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "ssl.key.password", None, "password of the key, or file:PATH or credential:NAME with it; never printed",
+        "{before}ssl.key.password", None, "password of the key, or file:PATH or credential:NAME with it; never printed",
         kind=secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
     ssl_host_check: str = option(
-        "ssl.endpoint.identification.algorithm", HTTPS,
+        "{before}ssl.endpoint.identification.algorithm", HTTPS,
         "https: a broker's certificate must name the host that is connected to; none: any host of a trusted "
         "certificate will do", kind=_host_check, behind=_BEHIND,
     )  # fmt: skip
     ssl_min_version: str = option(
-        "ssl.min.version", "TLSv1.2", "oldest TLS that is spoken", choices=tuple(VERSIONS), behind=_BEHIND
+        "{before}ssl.min.version", "TLSv1.2", "oldest TLS that is spoken", choices=tuple(VERSIONS), behind=_BEHIND
     )
     sasl_mechanism: str | None = option(
-        "sasl.mechanism", None, f"how to log in: {', '.join(MECHANISMS)}", choices=MECHANISMS, behind=_BEHIND
+        "{before}sasl.mechanism", None, f"how to log in: {', '.join(MECHANISMS)}", choices=MECHANISMS, behind=_BEHIND
     )
-    sasl_username: str | None = option("sasl.username", None, "user of PLAIN and SCRAM", kind=filled, behind=_BEHIND)
+    sasl_username: str | None = option(
+        "{before}sasl.username", None, "user of PLAIN and SCRAM", kind=filled, behind=_BEHIND
+    )
     sasl_password: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "sasl.password", None, "its password, or file:PATH or credential:NAME with it; never printed",
+        "{before}sasl.password", None, "its password, or file:PATH or credential:NAME with it; never printed",
         kind=secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
     sasl_callback: str | None = option(
-        "sasl.oauthbearer.callback", None,
+        "{before}sasl.oauthbearer.callback", None,
         "gets tokens of OAUTHBEARER: MODULE:NAME of a Python callable, or an entry point of kafkawire.oauthbearer; "
         "called with sasl.oauthbearer.config it returns (token, its end in seconds since 1970)", kind=CLASS,
         behind=_BEHIND,
     )  # fmt: skip
     sasl_callback_config: Secret | None = option(  # noqa: RUF009  # a Secret never changes
-        "sasl.oauthbearer.config", None,
+        "{before}sasl.oauthbearer.config", None,
         "text that the callback is given, or file:PATH or credential:NAME with it; never printed",
         kind=secret, secret=True, behind=_BEHIND,
     )  # fmt: skip
 
     sasl_hosts: tuple[str, ...] = option(
-        "sasl.hosts", (), "hosts of brokers that are logged in to, whatever others are registered or advertised: a "
+        "{before}sasl.hosts", (),
+        "hosts of brokers that are logged in to, whatever others are registered or advertised: a "
         "list; .example.com is a whole domain; default: all", kind=host_list, behind=_BEHIND,
     )  # fmt: skip
 
@@ -195,29 +203,29 @@ def _readable(options: SecurityOptions, file: Path | None) -> Iterator[str]:
 
 def broker_security_problems(options: SecurityOptions) -> Iterator[str]:
     """Conflicts between these options, files that cannot be used: sentences without the file's name."""
-    protocol, mechanism = options.security_protocol, options.sasl_mechanism
+    kafka, protocol, mechanism = options.BEFORE, options.security_protocol, options.sasl_mechanism
     encrypts, logs_in = protocol.endswith("SSL"), protocol.startswith("SASL")
     files = (options.ssl_ca, options.ssl_certificate, options.ssl_key)
     if not encrypts and any(files):
-        yield f"files of 'ssl' are given, but 'security.protocol' is {protocol}: nothing would be TLS"
+        yield f"files of '{kafka}ssl' are given, but '{kafka}security.protocol' is {protocol}: nothing would be TLS"
     if options.ssl_key is not None and options.ssl_certificate is None:
-        yield "'ssl.key.location' needs 'ssl.certificate.location'"
+        yield f"'{kafka}ssl.key.location' needs '{kafka}ssl.certificate.location'"
     if logs_in and mechanism is None:
-        yield f"'security.protocol' {protocol} needs 'sasl.mechanism': {', '.join(MECHANISMS)}"
+        yield f"'{kafka}security.protocol' {protocol} needs '{kafka}sasl.mechanism': {', '.join(MECHANISMS)}"
     elif not logs_in and (
         mechanism or options.sasl_username is not None or options.sasl_callback or options.sasl_hosts
     ):
-        yield f"'sasl' options are given, but 'security.protocol' is {protocol}, which has no login"
+        yield f"'{kafka}sasl' options are given, but '{kafka}security.protocol' is {protocol}, which has no login"
     elif logs_in and mechanism == OAUTHBEARER:
         if options.sasl_callback is None:
-            yield "'sasl.mechanism' OAUTHBEARER needs 'sasl.oauthbearer.callback', which gets the tokens"
+            yield f"'{kafka}sasl.mechanism' OAUTHBEARER needs '{kafka}sasl.oauthbearer.callback', which gets the tokens"
         else:
             try:
                 load_callback(options.sasl_callback)
             except NotLoaded as problem:
                 yield str(problem)
     elif logs_in and (options.sasl_username is None or options.sasl_password is None):
-        yield f"'sasl.mechanism' {mechanism} needs 'sasl.username' and 'sasl.password'"
+        yield f"'{kafka}sasl.mechanism' {mechanism} needs '{kafka}sasl.username' and '{kafka}sasl.password'"
     if encrypts and not (options.ssl_key is not None and options.ssl_certificate is None):
         try:
             security_of_brokers(options).tls.checked()

@@ -15,6 +15,7 @@ from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
+from kafkawire.securityoptions import broker_security_problems
 from kafkawire.topicnames import why_never_written
 from producer.config import ProducerConfig, brokers, codec
 from sparkpipeline import brokersecurity
@@ -192,7 +193,7 @@ class SinkOptions(KafkaSecurityOptions):
         elif self.topic is not None and (why := why_never_written(self.topic)):
             yield f"option 'topic' is {self.topic!r}, {why}"
         yield from security_problems(self, self.zookeeper_connect)
-        yield from self.broker_problems()
+        yield from broker_security_problems(self)
         if self.request_timeout_ms > MOST_INT:
             yield f"option 'kafka.request.timeout.ms' is {self.request_timeout_ms}: a request can carry {MOST_INT}"
         if self.protocol != AUTO and not dialect(self.protocol).answers_produce:  # the sink promises at least once

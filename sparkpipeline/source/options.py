@@ -26,6 +26,7 @@ from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker, TopicPartition
+from kafkawire.securityoptions import broker_security_problems
 from sparkpipeline import brokersecurity
 from sparkpipeline.brokersecurity import KafkaSecurityOptions
 from sparkpipeline.cluster.access import AUTO, release_or_auto
@@ -371,7 +372,7 @@ class SourceOptions(KafkaSecurityOptions):
 
     def problems(self) -> Iterable[str]:
         yield from security_problems(self, self.zookeeper_connect)
-        yield from self.broker_problems()
+        yield from broker_security_problems(self)
         yield from _of_reading(self)
         yield from _of_release(self)
         if not self.bootstrap and not self.brokers and self.zookeeper_connect is None:
