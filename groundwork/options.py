@@ -121,6 +121,10 @@ class Options:
         """Conflicts between options that are each valid: sentences without the file's name."""
         return ()
 
+    def idle(self) -> Iterable[tuple[str, str]]:
+        """Keys that are given and have no effect beside the others, each with the reason: `with …`."""
+        return ()
+
 
 def option(
     key: str,
@@ -288,9 +292,10 @@ class _Reading:
                 return None
         instance = cls(**found)
         object.__setattr__(instance, "_given", given)
-        for sentence in instance.problems():
-            if not _names_any(sentence, unsaid):  # of what is wrong by itself
-                self.problems.append(f"{where}: {sentence}")
+        conflicts = [sentence for sentence in instance.problems() if not _names_any(sentence, unsaid)]
+        self.problems += [f"{where}: {sentence}" for sentence in conflicts]
+        if not wrong and not conflicts:
+            self.warnings += [f"{where}: option '{key}' has no effect {why}" for key, why in instance.idle()]
         return instance
 
     def _unknown(

@@ -135,6 +135,9 @@ class SourceOptions(ConsumerConfig):
         kind=numbering,
     )  # fmt: skip
 
+    def idle(self) -> Iterable[tuple[str, str]]:
+        return ()  # mirrormaker.config warns of them, by the name of the source
+
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(ProducerConfig):

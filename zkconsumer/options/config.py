@@ -485,6 +485,9 @@ class ConsumerConfig(SecurityOptions):
     def problems(self) -> Iterable[str]:
         return problems_of(self)
 
+    def idle(self) -> Iterable[tuple[str, str]]:
+        return idle_options(self)
+
 
 C = TypeVar("C", bound=ConsumerConfig)
 
@@ -496,19 +499,13 @@ def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: b
     with a warning: smallest where 0.7's names are used, else largest, which skips what is there when no offset is
     stored.  unknown: as of groundwork.options.load.
     """
-    chosen = any(key in values for key in ("auto.offset.reset", "autooffset.reset"))
-    if not jvm or chosen:
-        return _warned(load(cls, values, where, jvm, unknown), where)
+    if not jvm or any(key in values for key in ("auto.offset.reset", "autooffset.reset")):
+        return load(cls, values, where, jvm, unknown)
     kept = "smallest" if "zk.connect" in values or "groupid" in values else "largest"
     skips = ": where no offset is stored, what is there already is skipped" if kept == "largest" else ""
-    said = f"option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer{skips}"
-    return _warned(load(cls, {**values, "auto.offset.reset": kept}, where, jvm, unknown), where, said)
-
-
-def _warned(config: C, where: str, *said: str) -> C:
-    """The same with more warnings about its options."""
-    more = (f"{where}: {sentence}" for sentence in (*said, *without_effect(config)))
-    object.__setattr__(config, "_warnings", (*warnings_of(config), *more))
+    config = load(cls, {**values, "auto.offset.reset": kept}, where, jvm, unknown)
+    said = f"{where}: option 'auto.offset.reset' is not given, '{kept}' as in the JVM's consumer{skips}"
+    object.__setattr__(config, "_warnings", (*warnings_of(config), said))
     return config
 
 
@@ -656,12 +653,6 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
     if config.zookeeper_set_acl and config.zookeeper_auth is None:
         yield "'zookeeper.set.acl' needs 'zookeeper.auth': there is no identity to close the nodes for"
     yield from security_problems(config, config.zookeeper_connect)
-
-
-def without_effect(config: ConsumerConfig) -> Iterator[str]:
-    """Options that are given and have no effect: sentences without the file's name."""
-    for key, why in idle_options(config):
-        yield f"option '{key}' has no effect {why}"
 
 
 def idle_options(config: ConsumerConfig) -> Iterator[tuple[str, str]]:
