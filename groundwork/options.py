@@ -6,12 +6,15 @@
         fetch_size: int = option("fetch.message.max.bytes", 1048576, "most of one partition in a fetch", "bytes",
                                  old="fetch.size")
 
-    load(FetchOptions, yaml.safe_load(text), "mirror.yaml")                   # typed values; sections are mappings
-    load(FetchOptions, read_properties(text), "old.properties", jvm=True)     # every value is text
+    load(FetchOptions, yaml_file(path), "mirror.yaml")                        # typed values; sections are mappings
+    load(FetchOptions, properties_file(path), "old.properties", jvm=True)     # every value is text
 
 A field's annotation is its type: bool, int, float, str, tuple[str, ...] (as text: `a, b`), X | None, another class of
-options (a section), tuple[Section, ...] (a list of sections) or dict[str, Section] (named sections).  OptionError
-holds every problem of a file; each is one sentence that names file, option and value.
+options (a section), tuple[Section, ...] (a list of sections) or dict[str, Section] (named sections).
+
+What options must not say together is in problems() of their class, and which are idle beside others in idle().
+OptionError holds every problem of a file; each is one sentence that names file, option and value, and for an unknown
+key the one that is meant.  What is merely ignored is a warning: warnings_of().
 """
 
 from __future__ import annotations

@@ -21,13 +21,14 @@ import signal
 import sys
 from pathlib import Path
 
+from groundwork.java import read_properties
 from groundwork.logs import set_up_logging
 from localkafka.errors import LocalKafkaError
 from localkafka.seven.handling import Handler
 from localkafka.seven.logs import Logs
 from localkafka.seven.registration import Registration
 from localkafka.seven.server import Server
-from localkafka.seven.settings import Settings, read_properties, settings
+from localkafka.seven.settings import Settings, settings
 
 
 def serve(given: Settings) -> None:

@@ -76,13 +76,6 @@ class Settings:
     behaviour: Behaviour
 
 
-def read_properties(text: str) -> dict[str, str]:
-    """The properties of KEY=VALUE lines; # begins a comment.  These files need no escapes."""
-    lines = (line.strip() for line in text.splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
 def settings(given: Mapping[str, str]) -> Settings:
     """The settings from properties.  Raises LocalKafkaError, which names the property, for invalid values."""
     number = _Numbers(given)

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from groundwork.java import read_properties
 from localkafka.errors import LocalKafkaError
 from localkafka.seven import original
 from localkafka.seven.cluster import Cluster07
-from localkafka.seven.settings import read_properties, settings
+from localkafka.seven.settings import settings
 
 LEAST = {"brokerid": "3", "log.dir": "/data", "enable.zookeeper": "false"}
 
