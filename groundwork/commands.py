@@ -93,7 +93,7 @@ class Group(Command, click.Group):
         return self.imported(cmd_name) or super().get_command(ctx, cmd_name)
 
     def imported(self, name: str) -> click.Command | None:
-        """The command of `later` that has this name, imported; None: there is none."""
+        """Import and return the command of `later` that has this name; None if `later` does not have it."""
         where = self.later.get(name)
         if where is None:
             return None
@@ -263,7 +263,7 @@ def _answer(sleep: Callable[[float], object]) -> str:
 
 
 def key_values(texts: Iterable[str]) -> dict[str, str]:
-    """The pairs of texts KEY=VALUE; of a key given twice the last counts.  Raises ValueError with what is wrong."""
+    """Return the pairs of texts KEY=VALUE; of a key given twice the last counts.  Raises ValueError."""
     found: dict[str, str] = {}
     for text in texts:
         key, equals, value = text.partition("=")
@@ -277,7 +277,7 @@ def key_values(texts: Iterable[str]) -> dict[str, str]:
 
 
 def exit_codes_of(ctx: click.Context) -> Mapping[int, str]:
-    """Exit codes of a command: its own, or those of the nearest group above that has some."""
+    """Return the exit codes of a command: its own, or those of the nearest group above that has some."""
     at: click.Context | None = ctx
     while at is not None:
         if isinstance(at.command, Command) and at.command.exit_codes is not None:
@@ -287,7 +287,7 @@ def exit_codes_of(ctx: click.Context) -> Mapping[int, str]:
 
 
 def completion(program: str) -> Command:
-    """The command `completion SHELL` of a program: prints the script that a shell reads."""
+    """Return the command `completion SHELL` of a program, which prints the script that a shell reads."""
 
     @click.command(
         "completion",

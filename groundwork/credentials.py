@@ -1,4 +1,4 @@
-"""Secrets that do not stand in a configuration: in a file of their own, or a credential of systemd.
+"""Secrets outside of a configuration: in a file of their own, or a credential of systemd.
 
     file:/etc/mirrormaker/zk.auth    the text of the file
     credential:zk                    the text of $CREDENTIALS_DIRECTORY/zk, which LoadCredential=zk:PATH of a unit fills
@@ -36,8 +36,10 @@ def location(raw: object) -> str:
 
 
 def secret_text(raw: object) -> object:
-    """The secret that an option's value names; a value that names none is returned as it is.  Raises SecretUnreadable,
-    which names the file and never quotes what is in it."""
+    """Return the secret that an option's value names; a value that names no file is returned as it is.
+
+    Raises SecretUnreadable, which names the file and never quotes what is in it.
+    """
     place = secret_file(raw)
     if place is None:
         return raw
@@ -60,7 +62,7 @@ def secret_text(raw: object) -> object:
 
 
 def path_of(raw: object) -> str:
-    """The path that a value names, for Secret.file; "": the value is the secret itself."""
+    """Return the path that a value names, for Secret.file; "" if the value is the secret itself."""
     return str(secret_file(raw) or "")
 
 
@@ -73,7 +75,7 @@ def others_may_read(path: str | Path) -> bool:
 
 
 def secret_file(raw: object) -> Path | None:
-    """The file that a value names; None: it names none.  Raises SecretUnreadable."""
+    """Return the file that a value names; None if it does not name one.  Raises SecretUnreadable."""
     text = raw.strip() if isinstance(raw, str) else ""
     if text.startswith(FILE):
         path = Path(text.removeprefix(FILE))

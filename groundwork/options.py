@@ -71,7 +71,7 @@ class OptionError(ValueError):
 class Secret:
     """A text that is masked when printed; .text is the text itself.
 
-    .file is the path that it was read from, or "" if it stood in the configuration.
+    .file is the path that it was read from, or "" if the configuration itself has it.
     """
 
     __slots__ = ("file", "text")
@@ -103,7 +103,7 @@ class Options:
     ONLY          keys that may have one value alone, with that value and the reason
     ANY_CASE      keys are taken in any case, as Spark hands them over
     PREFIX, BEFORE  replace `{prefix}` and `{before}` in keys and meanings of options that several classes inherit
-    SECTION       stands before the keys of this class where pages and messages write them outside of their section
+    SECTION       the beginning of the keys of this class as pages and messages write them outside of their section
                   (`mirror.`); the section takes a key with it, too
     """
 
@@ -121,11 +121,11 @@ class Options:
     SECTION: ClassVar[str] = ""
 
     def problems(self) -> Iterable[str]:
-        """Conflicts between options that are each valid: sentences without the file's name."""
+        """Return conflicts between options that are each valid: sentences without the file's name."""
         return ()
 
     def idle(self) -> Iterable[tuple[str, str]]:
-        """Keys that are given and have no effect beside the others, each with the reason: `with …`."""
+        """Return keys that are given and have no effect beside the others, each with the reason: `with …`."""
         return ()
 
 
@@ -191,7 +191,7 @@ def load(
     unknown: str = ERROR,
     names: Mapping[str, str] | None = None,
 ) -> C:
-    """An instance of `cls` from a file's values.  Raises OptionError with all problems of the file.
+    """Return an instance of `cls` from a file's values.  Raises OptionError with all problems of the file.
 
     where    the file's name, at the start of every sentence
     jvm      the values are texts, from a .properties file
@@ -208,22 +208,22 @@ def load(
 
 
 def warnings_of(instance: Options) -> list[str]:
-    """Warnings of load(), those of sections included: sentences."""
+    """Return the warnings of load() and of its sections: sentences."""
     return list(getattr(instance, "_warnings", ()))
 
 
 def given(instance: Options) -> frozenset[str]:
-    """Keys (current names) that the file set; all others have their defaults."""
+    """Return the keys (current names) that the file set; all others have their defaults."""
     return getattr(instance, "_given", frozenset())
 
 
 def specs(cls: type[Options]) -> dict[str, Option]:
-    """The options of a class by field name, in the order of the reference page."""
+    """Return the options of a class by field name, in the order of the reference page."""
     return dict(_specs(cast(Any, cls)))
 
 
 def spelled(cls: type[Options], values: Mapping[Any, V]) -> dict[Any, V]:
-    """The values under their keys as the class spells them; unknown keys stay as they are."""
+    """Return the values under their keys as the class spells them; unknown keys stay as they are."""
     if not cls.ANY_CASE:
         return dict(values)
     known = {key.lower(): key for key in (*_names(cls), *cls.JVM_ONLY, *cls.REFUSED, *cls.ONLY)}
@@ -231,7 +231,7 @@ def spelled(cls: type[Options], values: Mapping[Any, V]) -> dict[Any, V]:
 
 
 def _names(cls: type[Options]) -> dict[str, str]:
-    """The current key of every name that an option of the class has."""
+    """Return the current key for every name that an option of the class has."""
     return {name: spec.key for spec in specs(cls).values() for name in (spec.key, *spec.old)}
 
 
@@ -265,7 +265,7 @@ class _Reading:
         self.forbidden = False
 
     def section(self, cls: type[Options], values: object, where: str) -> Options | None:
-        """An instance from a mapping, with defaults for options that have problems; None where there can be none."""
+        """Return an instance of a mapping, with defaults for options that have problems; None if it cannot be made."""
         if not isinstance(values, Mapping):
             self.problems.append(f"{where}: expected options as a mapping, got {show_value(values)}")
             return None
@@ -310,7 +310,7 @@ class _Reading:
         meant: set[str] = set()
         for key in values:
             if not isinstance(key, str):
-                self.problems.append(f"{where}: option {key!r} is no text; put it in quotes")
+                self.problems.append(f"{where}: option {key!r} is not a text: put it in quotes")
                 continue
             if key in self.names:
                 continue
@@ -340,7 +340,7 @@ class _Reading:
     def _of_newer_client(
         self, cls: type[Options], key: str, new_name: Mapping[str, str], values: Mapping[object, object]
     ) -> tuple[str, bool]:
-        """The message for a key of the JVM's newer client, and whether the key is ignored.
+        """Return the message for a key of the JVM's newer client, and whether the key is ignored.
 
         The JVM's older clients ignore it with a warning.  Here it is ignored only when the file also has the key that
         replaces it: otherwise the setting would be lost silently.
@@ -363,7 +363,7 @@ class _Reading:
         values: Mapping[object, object],
         where: str,
     ) -> list[Any]:
-        """The option's value in a list of one; an empty list when it is not given, or not valid.
+        """Return the option's value in a list of one; an empty list if it is not given, or not valid.
 
         keys: its names that the file gives.
         """
@@ -418,7 +418,7 @@ class _Reading:
 
 
 def _nearest(cls: type[Options], key: str, new_name: Mapping[str, str]) -> str:
-    """The end of the sentence about an unknown key: which option it may mean."""
+    """Return the end of the sentence about an unknown key: which option it may mean."""
     shown = {name: new_name.get(name, name) for name in (*new_name, *cls.JVM_ONLY, *cls.REFUSED, *cls.ONLY)}
     if cls.ANY_CASE:
         key, shown = key.lower(), {name.lower(): key for name, key in shown.items()}
@@ -426,7 +426,7 @@ def _nearest(cls: type[Options], key: str, new_name: Mapping[str, str]) -> str:
 
 
 def _unlike(value: object, only: str, why: str) -> str:
-    """The end of the sentence about a key that takes one value alone; empty if it has that value."""
+    """Return the end of the sentence about a key that takes one value alone; empty if it has that value."""
     if str(value).strip().lower() == only.lower():
         return ""
     return f"is {show_value(value)}, and only {only} is taken: {why}"
@@ -439,7 +439,7 @@ def _lacks_any(sections: Any) -> bool:
 
 
 def _placeholder(hint: Any) -> Any:
-    """What stands for a required option that is missing or wrong, while the others are checked."""
+    """Return a value for a required option that is missing or wrong, so that the others can be checked."""
     hint, _ = without_none(hint)
     return None if _section_of(hint) is not None else {int: 0, float: 0.0, bool: False, str: ""}.get(hint, ())
 
@@ -450,13 +450,13 @@ def _names_any(sentence: str, keys: Iterable[str]) -> bool:
 
 
 def _instead(cls: type[Options], spec: Option, values: Mapping[object, object]) -> bool:
-    """Whether the file gives the option, under any of its names, that may replace a required one."""
+    """True if the file gives, under any of its names, an option that may replace a required one."""
     takes = (other for other in specs(cls).values() if other.key in spec.instead)
     return any(name in values for other in takes for name in (other.key, *other.old))
 
 
 def _section_of(hint: Any) -> type[Options] | None:
-    """The class of options in an annotation, or None."""
+    """Return the class of options in an annotation, or None."""
     for candidate in (hint, *typing.get_args(hint)):
         if isinstance(candidate, type) and issubclass(candidate, Options):
             return candidate
@@ -464,7 +464,7 @@ def _section_of(hint: Any) -> type[Options] | None:
 
 
 def reference(cls: type[Options], heading: str = "###", older: str | None = "0.7 name") -> str:
-    """A markdown table of the options, followed by one for each section under its own heading.
+    """Return a markdown table of the options, followed by one for each section under its own heading.
 
     older: heading of the column with the older names; None leaves the column out.
     """

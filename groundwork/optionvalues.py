@@ -23,7 +23,7 @@ class BadValue(ValueError):
 
 
 class SecretUnreadable(BadValue):
-    """A value names a file with a secret that cannot be had; the text is a sentence.  forbidden: it may not be read."""
+    """A value names a file with a secret that cannot be read; the text is a sentence.  forbidden: by its rights."""
 
     def __init__(self, sentence: str, forbidden: bool = False) -> None:
         super().__init__(sentence)
@@ -58,12 +58,12 @@ class Option:
         return found
 
     def show(self, value: object) -> str:
-        """A value of the option as an error message may quote it."""
+        """Return a value of the option as an error message may quote it."""
         return MASK if self.secret else show_value(value)
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:
-    """The type of an annotation, and whether None is allowed beside it."""
+    """Return the type of an annotation, and whether None is allowed beside it."""
     if typing.get_origin(hint) not in (typing.Union, types.UnionType):
         return hint, False
     others = [arg for arg in typing.get_args(hint) if arg is not type(None)]
@@ -73,7 +73,7 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def value_of(spec: Option, hint: Any, raw: object, jvm: bool) -> Any:
-    """The value of a field annotated with `hint` (without None).  Raises BadValue.  jvm: raw is a JVM file's text."""
+    """Convert a raw value for a field annotated with `hint` (without None).  Raises BadValue.  jvm: raw is text."""
     if callable(spec.kind):
         try:
             return spec.kind(raw)
@@ -93,7 +93,7 @@ def _expected(hint: Any, spec: Option) -> BadValue:
 
 
 def _unquoted(hint: Any, raw: object) -> BadValue | None:
-    """The error for an unquoted text that YAML reads as another type."""
+    """Return the error for an unquoted text that YAML reads as another type."""
     if hint is not str or raw is None or isinstance(raw, (str, Mapping, list, tuple)):
         return None
     if isinstance(raw, bool):
@@ -105,7 +105,7 @@ def _unquoted(hint: Any, raw: object) -> BadValue | None:
 
 
 def _quoted(hint: Any, raw: object, spec: Option) -> BadValue | None:
-    """The error for a text that would be valid without its quotes."""
+    """Return the error for a text that would be valid without its quotes."""
     if not isinstance(raw, str):
         return None
     try:
@@ -116,7 +116,7 @@ def _quoted(hint: Any, raw: object, spec: Option) -> BadValue | None:
 
 
 def _typed(hint: Any, raw: object, spec: Option) -> Any:
-    """A YAML value of the right type; only a whole number is converted, where a float is expected."""
+    """Return a YAML value of the right type; only a whole number is converted, if a float is expected."""
     if hint is float and isinstance(raw, int) and not isinstance(raw, bool):
         return float(raw)
     if hint in (bool, int, float, str):
@@ -133,7 +133,7 @@ def _typed(hint: Any, raw: object, spec: Option) -> Any:
 
 
 def _from_text(hint: Any, raw: object, spec: Option) -> Any:
-    """The value of a JVM file's text, or of a YAML text for a list."""
+    """Convert the text of a JVM file, or a YAML text for a list."""
     text = str(raw).strip()
     try:
         if hint is bool:
@@ -154,7 +154,7 @@ def _from_text(hint: Any, raw: object, spec: Option) -> Any:
 
 
 def _allowed(spec: Option, value: Any) -> Any:
-    """The value, in the spelling of the option's choices.  Raises BadValue when it is none of them, or too small."""
+    """Return the value as the option's choices spell it.  Raises BadValue if it is not one of them, or too small."""
     if spec.choices:
         for choice in spec.choices:
             if value == choice or (isinstance(value, str) and value.lower() == str(choice).lower()):
@@ -169,7 +169,7 @@ _WORD = re.compile(r"[\w-]+")
 
 
 def code(jvm_classes: Mapping[str, str], raw: object) -> str:
-    """MODULE:NAME, the name of an entry point, or the equivalent of a JVM class.  Raises BadValue."""
+    """Return MODULE:NAME, the name of an entry point, or the equivalent of a JVM class.  Raises BadValue."""
     if isinstance(raw, str):
         text = raw.strip()
         if text in jvm_classes:
@@ -201,7 +201,7 @@ def positive_ms(raw: object) -> int:
 
 
 def show_value(value: object) -> str:
-    """A value as an error message quotes it."""
+    """Return a value as an error message quotes it."""
     if value is None:
         return "empty"
     if isinstance(value, Mapping):

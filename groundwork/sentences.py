@@ -30,7 +30,7 @@ def iso(ms: int) -> str:
 
 
 def iso_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of an ISO time, UTC where it names no zone; None if the text is not one."""
+    """Return the milliseconds since 1970 of an ISO time, in UTC unless it names a zone; None for any other text."""
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
@@ -44,7 +44,7 @@ def did_you_mean(
     shown: Mapping[str, str] | None = None,
     meant: Mapping[str, str] | None = None,
 ) -> str:
-    """What follows a sentence about a name that is not known: "; did you mean 'topics'?", or "" when none is near.
+    """Return the end of a sentence about an unknown name: "; did you mean 'topics'?", or "" if no name is near.
 
     known: the names there are.  shown: another name by which one is shown (today's for an old one).  meant: names that
     are not near in letters, and what is meant by them.

@@ -1,6 +1,6 @@
 """ZooKeeper security: credentials, ACLs of created nodes, TLS, and the options for them.
 
-auth      digest:USER:PASSWORD, or where that is kept (groundwork.credentials); sent on each connection.  ZooKeeper does
+auth      digest:USER:PASSWORD, or the place of it (groundwork.credentials); sent on each connection.  ZooKeeper does
           not report wrong credentials: it only refuses the nodes that need other ones
 set_acl   created nodes can be written with these credentials only and read by all, except nodes of the first level,
           such as /consumers, which belong to every group
@@ -60,7 +60,7 @@ class ZkSecurity:
     tls: Tls | None = None
 
     def for_kazoo(self) -> dict[str, Any]:
-        """Arguments of a KazooClient."""
+        """Return arguments of a KazooClient."""
         from kazoo.security import CREATOR_ALL_ACL, READ_ACL_UNSAFE  # late: options are read without a client
 
         found: dict[str, Any] = {}
@@ -72,7 +72,7 @@ class ZkSecurity:
         return found
 
     def options(self) -> dict[str, object]:
-        """The equivalent consumer options as texts, without those that have their default."""
+        """Return the equivalent consumer options as texts, without those that have their default."""
         tls = self.tls
         files = {"ca": tls.ca, "certificate": tls.certificate, "key": tls.key} if tls is not None else {}
         found: dict[str, object] = {f"zookeeper.ssl.{name}.location": file for name, file in files.items() if file}
@@ -103,7 +103,7 @@ class ZooKeeper:
 
 
 def identity(raw: object) -> Secret:
-    """Option type for `digest:USER:PASSWORD`, or where that is.  Raises ValueError, which does not quote the value."""
+    """Option type: `digest:USER:PASSWORD`, or the place of it.  Raises ValueError, which does not quote the value."""
     file, raw = path_of(raw), secret_text(raw)
     scheme, _, who = raw.strip().partition(":") if isinstance(raw, str) else ("", "", "")
     user, _, password = who.partition(":")
@@ -158,7 +158,7 @@ class ZkSecurityOptions(Options):
 
 
 def security_of(options: ZkSecurityOptions, set_acl: bool = False) -> ZkSecurity:
-    """The security of a session to the ZooKeeper that the options describe."""
+    """Return the security of a session to the ZooKeeper that the options describe."""
     tls = Tls(
         ca=options.zookeeper_ssl_ca,
         certificate=options.zookeeper_ssl_certificate,
@@ -171,8 +171,10 @@ def security_of(options: ZkSecurityOptions, set_acl: bool = False) -> ZkSecurity
 
 
 def security_problems(options: ZkSecurityOptions, connect: str | None) -> Iterator[str]:
-    """Conflicts between these options and with `connect` (None or empty: no ZooKeeper is given): sentences without the
-    file's name."""
+    """Yield conflicts between these options and with `connect`: sentences without the file's name.
+
+    connect: None or empty if no ZooKeeper is given
+    """
     prefix = options.PREFIX
     files = (options.zookeeper_ssl_ca, options.zookeeper_ssl_certificate, options.zookeeper_ssl_key)
     if not options.zookeeper_ssl and any(files):

@@ -19,7 +19,7 @@ NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empt
 
 
 def release(raw: object) -> str:
-    """A Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and will do)."""
+    """Option type: a Kafka release, such as 0.8.2 (in YAML, 0.9 without quotes is a number, and is taken too)."""
     said = str(raw).strip()
     try:
         dialect(said)
@@ -31,7 +31,7 @@ def release(raw: object) -> str:
 
 
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
-    """`host:port,host:port`."""
+    """Option type: `host:port,host:port`."""
     try:
         return tuple(parse_addresses(str(raw)))
     except LocalError as exc:
@@ -39,7 +39,7 @@ def brokers(raw: object) -> tuple[tuple[str, int], ...]:
 
 
 def numbered_brokers(raw: object) -> tuple[Broker, ...]:
-    """`id:host:port,id:host:port`, 0.7's broker.list."""
+    """Option type: `id:host:port,id:host:port`, 0.7's broker.list."""
     try:
         return tuple(parse_brokers(str(raw)).values())
     except LocalError as exc:
@@ -47,21 +47,21 @@ def numbered_brokers(raw: object) -> tuple[Broker, ...]:
 
 
 def name(raw: object) -> str:
-    """Name of a group, a member or a topic."""
+    """Option type: the name of a group, a member or a topic."""
     if not isinstance(raw, str) or not NAME.fullmatch(raw.strip()):
         raise ValueError("ASCII letters, digits, '.', '_' and '-'")
     return raw.strip()
 
 
 def topics(raw: object) -> tuple[str, ...]:
-    """Names of topics, each once, sorted: a list, or text with commas."""
+    """Option type: names of topics, each once, sorted: a list, or text with commas."""
     rows = raw.split(",") if isinstance(raw, str) else raw
     if not isinstance(rows, Sequence) or not all(isinstance(row, str) for row in rows):
         raise ValueError("a list of topics")
     found = [row.strip() for row in rows if row.strip()]
     for topic in found:
         if not NAME.fullmatch(topic):
-            raise ValueError(f"names of topics; {topic!r} is none (topics.pattern takes a regular expression)")
+            raise ValueError(f"names of topics; {topic!r} is not one (topics.pattern takes a regular expression)")
     return tuple(sorted(set(found)))
 
 
@@ -69,12 +69,14 @@ PARTITIONS = "topics with their partitions: {orders: [0, 3], payments: [1]}, or 
 
 
 def partitions(raw: object) -> tuple[TopicPartition, ...]:
-    """A mapping of topics to lists of partitions (a number, or broker-index of 0.7), or `orders:0,3;payments:1`;
-    sorted, and each only once."""
+    """Option type: partitions, sorted, each only once.
+
+    A mapping of topics to lists of partitions (a number, or broker-index of 0.7), or `orders:0,3;payments:1`.
+    """
     found: list[TopicPartition] = []
     for topic, ids in _by_topic(raw).items():
         if not isinstance(topic, str) or not NAME.fullmatch(topic):
-            raise ValueError(f"{PARTITIONS}; {topic!r} is no topic")
+            raise ValueError(f"{PARTITIONS}; {topic!r} is not a topic")
         if isinstance(ids, str) or not isinstance(ids, Sequence) or not ids:
             raise ValueError(f"{PARTITIONS}; topic {topic} has no list of partitions")
         found += [TopicPartition(topic, _partition(topic, one)) for one in ids]
@@ -103,7 +105,7 @@ def _by_topic(raw: object) -> Mapping[object, object]:
 def _partition(topic: str, raw: object) -> PartitionId:
     partition = None if isinstance(raw, bool) else partition_named(str(raw))
     if partition is None:
-        raise ValueError(f"{PARTITIONS}; {raw!r} is no partition of {topic}")
+        raise ValueError(f"{PARTITIONS}; {raw!r} is not a partition of {topic}")
     return partition
 
 

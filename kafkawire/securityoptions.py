@@ -61,7 +61,7 @@ def _host_check(raw: object) -> str:
 class SecurityOptions(ZkSecurityOptions):
     """Options of a cluster's security: of its brokers, and of its ZooKeeper.
 
-    BEFORE: what stands before the keys of the brokers' options.
+    BEFORE: the beginning of the keys of the brokers' options.
     """
 
     security_protocol: str = option(

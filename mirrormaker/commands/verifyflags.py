@@ -52,7 +52,7 @@ def _topics(context: click.Context, parameter: click.Parameter, text: str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyFlags:
-    """What the command line asked for, beside the configuration."""
+    """Options of a verify run, beside the configuration."""
 
     only_topics: TopicFilter | None
     since: int | None  # Unix time in ms

@@ -88,7 +88,7 @@ def partitioner(raw: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions(KafkaSecurityOptions):
-    """What a query writes with.  Make it with SinkOptions.of."""
+    """Options that a query writes with.  Make it with SinkOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
     REFUSED: ClassVar[Mapping[str, str]] = REFUSED
@@ -204,11 +204,14 @@ class SinkOptions(KafkaSecurityOptions):
 
     @property
     def warnings(self) -> list[str]:
-        """What was given and means nothing here; sentences."""
+        """Return sentences about options that are given and have no effect."""
         return [w for w in warnings_of(self) if "Spark itself" not in w]
 
     def producer(self, access: ClusterAccess) -> ProducerConfig:
-        """The same for the sender, once the target is known.  Raises OptionRefused for what its brokers have not."""
+        """Return the configuration of the sender, once the target is known.
+
+        Raises OptionRefused for what the target's brokers do not have.
+        """
         spoken, release = access.spoken, access.release
         if CODECS[self.codec] not in spoken.codecs:
             raise OptionRefused(f"{self.codec} is not known to Kafka {release}", option="kafka.compression.codec")

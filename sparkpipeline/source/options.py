@@ -108,7 +108,7 @@ def ranges_type(raw: object) -> tuple[OffsetRange, ...]:
 
 
 def counts_type(raw: object) -> tuple[int, ...]:
-    """3,1,5: whole numbers from 1 on."""
+    """Option type: whole numbers, at least 1: 3,1,5."""
     parts = str(raw).split(",")
     if not all(re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", part, re.ASCII) for part in parts):
         raise ValueError("whole numbers from 1 on, such as 3,1,5")
@@ -128,7 +128,7 @@ def delay_type(raw: object) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How ranges are cut and packed into tasks: arguments of taskplan.plan."""
+    """Limits by which ranges are cut and packed into tasks: arguments of taskplan.plan."""
 
     min_partitions: int | None
     max_records: int | None
@@ -138,7 +138,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions(KafkaSecurityOptions):
-    """What a query over topics is made from.  Make it with checked_options()."""
+    """Options of a query over topics.  Make it with checked_options()."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
     REFUSED: ClassVar[Mapping[str, str]] = REFUSED
@@ -381,7 +381,7 @@ class SourceOptions(KafkaSecurityOptions):
 
     @property
     def committed(self) -> bool:
-        """Whether messages of transactions are read once these are committed."""
+        """True if messages of transactions are read only once these are committed."""
         return self.isolation == READ_COMMITTED
 
     @property
@@ -404,28 +404,28 @@ class SourceOptions(KafkaSecurityOptions):
 
     @property
     def subscription(self) -> Subscription:
-        """Which partitions are read.  Raises OptionRefused."""
+        """Return which partitions are read.  Raises OptionRefused."""
         return Subscription.of(self.assign, self.subscribe, self.subscribe_pattern)
 
     def bound_of_start(self, default: Bound) -> Bound:
-        """Where to begin: a time for all, times, offsets; the first that is given.  Raises OptionRefused."""
+        """Return the start: a time for all, times, offsets; the first that is given.  Raises OptionRefused."""
         return (
             bound_of("starting", self.starting_timestamp, self.starting_by_timestamp, self.starting_offsets) or default
         )
 
     def bound_of_end(self, default: Bound) -> Bound:
-        """Where a batch ends, likewise."""
+        """Return the end of a batch, by the first option that is given.  Raises OptionRefused."""
         return bound_of("ending", self.ending_timestamp, self.ending_by_timestamp, self.ending_offsets) or default
 
     @property
     def storage(self) -> Storage:
-        """Where the group keeps its offsets."""
+        """Return where the group keeps its offsets."""
         chosen = self.offsets_storage or ("kafka" if self.zookeeper_connect is None else "zookeeper")
         return cast(Storage, chosen)
 
     @property
     def limits(self) -> Limits:
-        """How ranges are cut and packed; an exact plan is taken as it is, a task for each range."""
+        """Return the limits of tasks; an exact plan is taken as it is, a task for each range."""
         usual = PACK_BYTES if self.offset_ranges is None else 0
         pack_bytes = usual if self.pack_bytes is None else self.pack_bytes
         return Limits(self.min_partitions, self.max_records, self.max_bytes, pack_bytes)
@@ -480,7 +480,7 @@ def _strict(values: Mapping[str, str]) -> None:
 
 
 def _of_reading(options: SourceOptions) -> Iterator[str]:
-    """What is read: fixed ranges, or a subscription."""
+    """Yield conflicts of what is read: fixed ranges, or a subscription."""
     ranges, per_task = options.offset_ranges, options.ranges_per_task
     if per_task is not None and (ranges is None or "packBytes" in given(options)):
         yield "option 'rangesPerTask' goes with offsetRanges, and not with packBytes"
@@ -540,7 +540,7 @@ def _of_stream(options: SourceOptions) -> Iterator[str]:
 
 
 def moves(start: Bound) -> bool:
-    """Whether it may mean other offsets later.  The earliest does too, but what it passed over is gone."""
+    """True if the start may mean other offsets later.  So may the earliest, but what it passed over is gone."""
     if isinstance(start, Offsets):
         return LATEST in start.at.values()
     return start is not Fixed.EARLIEST
@@ -564,7 +564,7 @@ def _of_batch(options: SourceOptions) -> Iterator[str]:
 
 
 def _specially(bound: Bound | None, number: int) -> Iterator[str]:
-    """Where a bound is -1 or -2: "" for all partitions, else each by name."""
+    """Yield where a bound is -1 or -2: "" for all partitions, else each partition by name."""
     if bound is (Fixed.LATEST if number == LATEST else Fixed.EARLIEST):
         yield ""
     if isinstance(bound, Offsets):
@@ -574,7 +574,7 @@ def _specially(bound: Bound | None, number: int) -> Iterator[str]:
 def _of_pairs(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], starting: str, ending: str
 ) -> Iterator[str]:
-    """Offsets, or times: both name the same partitions, and none begins behind its end."""
+    """Yield conflicts of two bounds: both must name the same partitions, and none may begin behind its end."""
     if odd := in_order(start.keys() ^ end.keys()):
         yield f"options '{starting}' and '{ending}' name different partitions: {odd[0]} is in one only"
         return
@@ -584,7 +584,7 @@ def _of_pairs(
 
 
 def _of_release(options: SourceOptions) -> Iterator[str]:
-    """What a release lacks.  Of protocol=auto nothing is known yet: who asks for it has brokers that can be asked."""
+    """Yield what a release lacks.  With protocol=auto nothing is known yet: the brokers are asked later."""
     spoken = None if options.protocol == AUTO else dialect(options.protocol)
     if spoken is not None and not spoken.describes_itself:
         yield from _of_strangers(options, spoken)
@@ -644,7 +644,7 @@ def without_passwords(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_options(options: SourceOptions, columns: tuple[str, ...], plan_time_ms: int) -> ReadOptions:
-    """How tasks read."""
+    """Return the options that tasks read with."""
     return ReadOptions(
         fetch_bytes=options.fetch_bytes,
         fetch_bytes_cap=options.fetch_bytes_cap,

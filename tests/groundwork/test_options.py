@@ -151,7 +151,7 @@ def test_all_problems_of_a_file_are_told_together() -> None:
     told = problems(Fetch, {"socket.timeout.ms": "x", "nonsense": 1, 5: 1, "lag.ratio": "y"})  # type: ignore[dict-item]
     assert len(told) == 5
     assert "f.yaml: option 'group.id' is missing: the group" in told
-    assert "f.yaml: option 5 is no text; put it in quotes" in told
+    assert "f.yaml: option 5 is not a text: put it in quotes" in told
     with pytest.raises(OptionError) as raised:
         load(Fetch, {"nonsense": 1}, "f.yaml")
     assert str(raised.value).splitlines() == raised.value.problems

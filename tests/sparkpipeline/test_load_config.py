@@ -44,7 +44,7 @@ def test_the_file_gives_the_job_its_name(tmp_path: Path) -> None:
         ({"topic": ["a"]}, "option 'topic' is unknown; did you mean 'topics'?"),
         ({"base": "warehouse"}, "option 'base' is 'warehouse', expected a URI such as hdfs://"),
         ({"base": None}, "option 'base'"),
-        ({"topics": ["a/b"]}, "names of topics; 'a/b' is none"),
+        ({"topics": ["a/b"]}, "names of topics; 'a/b' is not one"),
         ({"topics.pattern": "a.*"}, "exactly one of topics, topics.pattern and partitions"),
         ({"topics": None, "topics.pattern": "a(*"}, "expected a Java regular expression"),
         ({"topics": []}, "exactly one of topics, topics.pattern and partitions"),

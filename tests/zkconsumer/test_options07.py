@@ -111,9 +111,9 @@ def test_fixed_partitions_need_the_address_of_each_broker() -> None:
 
 def test_partitions_of_the_other_generation_are_refused() -> None:
     said = problems({**FIXED, "partitions": {"orders": [0]}})
-    assert "orders/0 is no partition of Kafka 0.7.2 (kafka.version), where it is broker-index, as 0-3" in said
+    assert "orders/0 is not a partition of Kafka 0.7.2 (kafka.version), where it is broker-index, as 0-3" in said
     numbered = {**FIXED, "kafka.version": "0.8.2", "metadata.broker.list": "h:1"}
-    assert "is no partition of Kafka 0.8.2" in problems(numbered)
+    assert "is not a partition of Kafka 0.8.2" in problems(numbered)
 
 
 def test_a_group_has_no_broker_list() -> None:

@@ -148,8 +148,11 @@ def group_option(required: bool = True, help: str = "Consumer group.") -> Callab
 
 
 def kafka_version_option(command: F) -> F:
-    """How brokers are spoken to: --kafka-version, as kafka_version: str that kafkawire.dialects.expected knows, ""
-    where it is not given; and --command-config, which is no argument: commandconfig.chosen_security() has it."""
+    """--kafka-version and --command-config.
+
+    kafka_version is a str that kafkawire.dialects.expected knows, "" if it is not given.  The command is not passed the
+    file of --command-config: commandconfig.chosen_security() has it.
+    """
     option: Callable[[F], F] = click.option(
         "--kafka-version", default="", callback=_release, help="Release of the brokers.  [default: they are asked]"
     )

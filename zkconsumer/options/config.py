@@ -513,7 +513,7 @@ def load_consumer(cls: type[C], values: Mapping[str, object], where: str, jvm: b
 
 
 def problems_of(config: ConsumerConfig) -> Iterator[str]:
-    """What is wrong between options that are each right: sentences without the file's name."""
+    """Yield what is wrong between options that are each right: sentences without the file's name."""
     yield from unfit(config, expected(config.version))
     yield from broker_security_problems(config)
     if config.partitions:
@@ -559,7 +559,7 @@ def unfit(config: ConsumerConfig, release: Dialect) -> Iterator[str]:
     for tp in config.partitions:
         if isinstance(tp.partition, BrokerPartition) != release.partitions_by_broker:
             wanted = "broker-index, as 0-3" if release.partitions_by_broker else "a number"
-            yield f"'partitions': {tp} is no partition of {called} (kafka.version), where it is {wanted}"
+            yield f"'partitions': {tp} is not a partition of {called} (kafka.version), where it is {wanted}"
             break
     if config.partitions and not release.describes_itself:
         yield from _listed(config, called)
@@ -656,7 +656,7 @@ def _of_group(config: ConsumerConfig) -> Iterator[str]:
 
 
 def idle_options(config: ConsumerConfig) -> Iterator[tuple[str, str]]:
-    """Options that are given and have no effect, each with `with …`, and why where that is not all."""
+    """Yield options that are given and have no effect, each with what it meets (`with …`) and why."""
     release = expected(config.version)
     idle = AT_ONCE if not release.waits_for_data else WAITED_FOR
     for key in sorted(idle.keys() & given(config)):
