@@ -197,7 +197,7 @@ def option_block(*options: Callable[[Any], Any]) -> Callable[[F], F]:
     return decorate
 
 
-def gathered(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[F], F]:
+def as_argument(name: str, make: Callable[..., Any], options: Sequence[Callable[[Any], Any]]) -> Callable[[F], F]:
     """Decorator: the options, whose values the command is passed as one argument.
 
     make: makes that argument.  Its parameters are the values' names; those that the command does not have keep their

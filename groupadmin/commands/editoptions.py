@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import dry_run_option, execute_option, gathered, output_option
+from groundwork.commands import as_argument, dry_run_option, execute_option, output_option
 from groundwork.output import EXIT, fail
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -86,18 +86,20 @@ undo_dir_option = click.option(
 force_option = click.option(
     "--force-active", is_flag=True, help="Write although the group has active members, who may overwrite it at once."
 )
-edit_options = gathered(  # passes Edit as edit
+edit_options = as_argument(  # passes Edit as edit
     "edit",
     _edit,
-    store_option,
-    execute_option,
-    dry_run_option,
-    force_option,
-    click.option("--clamp", is_flag=True, help="Move offsets outside the log to its nearer end."),
-    click.option("--skip-out-of-range", is_flag=True, help="Skip partitions whose offset is outside the log."),
-    click.option("--retention", metavar="30d", help="Offset retention in Kafka (default: the broker's)."),
-    undo_dir_option,
-    output_option(),
+    [
+        store_option,
+        execute_option,
+        dry_run_option,
+        force_option,
+        click.option("--clamp", is_flag=True, help="Move offsets outside the log to its nearer end."),
+        click.option("--skip-out-of-range", is_flag=True, help="Skip partitions whose offset is outside the log."),
+        click.option("--retention", metavar="30d", help="Offset retention in Kafka (default: the broker's)."),
+        undo_dir_option,
+        output_option(),
+    ],
 )
 
 

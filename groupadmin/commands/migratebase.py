@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from groundwork.commands import gathered, option_block
+from groundwork.commands import as_argument, option_block
 from groundwork.durable import READABLE, replace
 from groundwork.output import EXIT, fail, failing
 from groundwork.zksecurity import ZooKeeper
@@ -76,21 +76,25 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 cluster_options = option_block(  # -z, -b and --kafka-version, passed as zookeeper, brokers, kafka_version
     zookeeper_option(), brokers_option("Brokers to ask, instead of those in ZooKeeper."), kafka_version_option
 )
-plan_options = gathered(  # of an existing plan; passes Files as place
+plan_options = as_argument(  # of an existing plan; passes Files as place
     "place",
     lambda plan_file, journal: files(plan_file, journal),
-    click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file."),
-    click.option("--journal", metavar="FILE", type=_PATH, help="Journal of the plan.  [default: beside the plan]"),
+    [
+        click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file."),
+        click.option("--journal", metavar="FILE", type=_PATH, help="Journal of the plan.  [default: beside the plan]"),
+    ],
 )
-groups_options = gathered(  # passes GroupSelection as wanted
+groups_options = as_argument(  # passes GroupSelection as wanted
     "wanted",
     lambda group, groups_regex, everything, exclude: GroupSelection(group, groups_regex, everything, exclude),
-    click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="Group; repeatable."),
-    click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name matches."),
-    click.option("--all", "everything", is_flag=True, help="All groups."),
-    click.option(
-        "--exclude", multiple=True, metavar="REGEX", help="Leave out groups whose whole name matches; repeatable."
-    ),
+    [
+        click.option("--group", multiple=True, metavar="GROUP", callback=_names, help="Group; repeatable."),
+        click.option("--groups-regex", metavar="REGEX", help="All groups whose whole name matches."),
+        click.option("--all", "everything", is_flag=True, help="All groups."),
+        click.option(
+            "--exclude", multiple=True, metavar="REGEX", help="Leave out groups whose whole name matches; repeatable."
+        ),
+    ],
 )
 
 

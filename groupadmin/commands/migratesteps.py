@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import Command, execute_option, gathered, option_block, output_option
+from groundwork.commands import Command, as_argument, execute_option, option_block, output_option
 from groundwork.logs import log_of_command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
@@ -103,13 +103,7 @@ def _request(
     )
 
 
-step_options = option_block(  # of all steps; passes StepRequest as request
-    cluster_options,
-    plan_options,
-    groups_options,
-    gathered(
-        "request",
-        _request,
+_STEP_OPTIONS = (
     click.option("--mode", multiple=True, metavar="[MEMBER=]MODE",
                  help="Offset mode of members that publish none (JVM members): zookeeper, dual or kafka."),
     click.option("--commit-interval", type=DURATION, default="60s", show_default=True,
@@ -122,8 +116,10 @@ step_options = option_block(  # of all steps; passes StepRequest as request
     click.option("--at-once", type=click.IntRange(min=1), default=200, show_default=True,
                  help="Groups read together."),
     output_option(),
-    ),
 )  # fmt: skip
+step_options = option_block(  # of all steps; passes StepRequest as request
+    cluster_options, plan_options, groups_options, as_argument("request", _request, _STEP_OPTIONS)
+)
 RETENTION = click.option("--retention", type=DURATION, help="Offset retention of the copies, as 30d.")
 
 

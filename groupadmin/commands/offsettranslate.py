@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import Command, gathered
+from groundwork.commands import Command, as_argument
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
@@ -85,38 +85,40 @@ def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
     return zookeeper_of(connect, values, file.name, jvm)
 
 
-source_options = gathered(  # passes Source as source
+source_options = as_argument(  # passes Source as source
     "source",
     _source,
-    click.option(
-        "--source",
-        metavar="HOST:PORT/CHROOT",
-        callback=connect_string,
-        help="ZooKeeper of the source cluster, which the group reads now.",
-    ),
-    click.option(
-        "--source-config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Consumer options for the source, .yaml or .properties: zookeeper.connect, .auth, .ssl.*",
-    ),
-    click.option(
-        "--source-brokers",
-        metavar="HOST:PORT,…",
-        callback=_addresses,
-        help="Brokers of the source (default with --source: those that are registered).",
-    ),
-    click.option(
-        "--source-version",
-        default="0.8.2",
-        show_default=True,
-        callback=_release,
-        help="Release of the source's brokers.",
-    ),
-    click.option(
-        "--source-store",
-        type=click.Choice(("zookeeper", "kafka", "both")),
-        help="Offset store on the source (default: what the members' modes say, else where it has offsets).",
-    ),
+    [
+        click.option(
+            "--source",
+            metavar="HOST:PORT/CHROOT",
+            callback=connect_string,
+            help="ZooKeeper of the source cluster, which the group reads now.",
+        ),
+        click.option(
+            "--source-config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="Consumer options for the source, .yaml or .properties: zookeeper.connect, .auth, .ssl.*",
+        ),
+        click.option(
+            "--source-brokers",
+            metavar="HOST:PORT,…",
+            callback=_addresses,
+            help="Brokers of the source (default with --source: those that are registered).",
+        ),
+        click.option(
+            "--source-version",
+            default="0.8.2",
+            show_default=True,
+            callback=_release,
+            help="Release of the source's brokers.",
+        ),
+        click.option(
+            "--source-store",
+            type=click.Choice(("zookeeper", "kafka", "both")),
+            help="Offset store on the source (default: what the members' modes say, else where it has offsets).",
+        ),
+    ],
 )
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import Command, gathered
+from groundwork.commands import Command, as_argument
 from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
 from groupadmin.commands.offsetedit import execute_plan
@@ -104,7 +104,7 @@ class ResetAsked:
             yield from_rows(rows_of(rows_to_write(self.from_file, None).rows, group), group)
 
 
-reset_options = gathered("reset", ResetAsked, *_KINDS)  # passes ResetAsked as reset
+reset_options = as_argument("reset", ResetAsked, _KINDS)  # passes ResetAsked as reset
 topics_option = click.option(
     "--topic", "topics", multiple=True, metavar="TOPIC[:0,1]", help="A topic, or these partitions of it; repeatable."
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from groundwork.commands import gathered, output_option
+from groundwork.commands import as_argument, output_option
 from groundwork.sentences import iso_ms
 from zkconsumer.filters import TopicFilter, Whitelist
 
@@ -65,37 +65,47 @@ class VerifyFlags:
     metrics_file: Path | None
 
 
-verify_options = gathered(  # passes VerifyFlags as asked
+verify_options = as_argument(  # passes VerifyFlags as asked
     "asked",
     VerifyFlags,
-    click.option(
-        "--topics",
-        "only_topics",
-        callback=_topics,
-        help="Compare these source topics only: a Java regex, commas mean 'or'.",
-    ),
-    click.option(
-        "--since",
-        callback=_since,
-        help="Compare messages of this time (2026-01-31T10:00Z) or duration (24h) and later. Default: all.",
-    ),
-    click.option("--deep", is_flag=True, help="Hash all bytes, compare timestamps, and name codecs and formats."),
-    click.option(
-        "--wait",
-        type=click.FloatRange(min=0),
-        default=60.0,
-        show_default=True,
-        help="Seconds to wait until the mirror has committed what the source holds now.",
-    ),
-    click.option(
-        "--first", type=click.IntRange(min=0), default=10, show_default=True, help="Number of differences to describe."
-    ),
-    click.option("--no-duplicates", is_flag=True, help="Exit 4, too, where the target has messages more than once."),
-    click.option("--no-foreign", is_flag=True, help="Exit 4, too, where the target has messages of another writer."),
-    output_option(("table", "json"), help="Form of stdout."),
-    click.option(
-        "--metrics-file",
-        type=click.Path(path_type=Path, dir_okay=False),
-        help="File NAME.prom to replace with the result, for the textfile collector of node_exporter.",
-    ),
-)  # fmt: skip
+    [
+        click.option(
+            "--topics",
+            "only_topics",
+            callback=_topics,
+            help="Compare these source topics only: a Java regex, commas mean 'or'.",
+        ),
+        click.option(
+            "--since",
+            callback=_since,
+            help="Compare messages of this time (2026-01-31T10:00Z) or duration (24h) and later. Default: all.",
+        ),
+        click.option("--deep", is_flag=True, help="Hash all bytes, compare timestamps, and name codecs and formats."),
+        click.option(
+            "--wait",
+            type=click.FloatRange(min=0),
+            default=60.0,
+            show_default=True,
+            help="Seconds to wait until the mirror has committed what the source holds now.",
+        ),
+        click.option(
+            "--first",
+            type=click.IntRange(min=0),
+            default=10,
+            show_default=True,
+            help="Number of differences to describe.",
+        ),
+        click.option(
+            "--no-duplicates", is_flag=True, help="Exit 4, too, where the target has messages more than once."
+        ),
+        click.option(
+            "--no-foreign", is_flag=True, help="Exit 4, too, where the target has messages of another writer."
+        ),
+        output_option(("table", "json"), help="Form of stdout."),
+        click.option(
+            "--metrics-file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="File NAME.prom to replace with the result, for the textfile collector of node_exporter.",
+        ),
+    ],
+)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from groundwork.commands import gathered
+from groundwork.commands import as_argument
 
 if TYPE_CHECKING:
     from groundwork.zksecurity import ZooKeeper
@@ -47,7 +47,7 @@ def zookeeper_option(required: bool = True) -> Callable[[F], F]:
     ) -> ZooKeeper | None:
         return _zookeeper(zookeeper, zk_config, zk_auth, zk_tls, zk_tls_ca, required)
 
-    return gathered("zookeeper", make, *_ZOOKEEPER)
+    return as_argument("zookeeper", make, _ZOOKEEPER)
 
 
 def _identity(ctx: click.Context, param: click.Parameter, text: str | None) -> str | None:
