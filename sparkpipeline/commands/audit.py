@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command, key_values, output_option
+from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, write
 from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.clusters import (
@@ -32,6 +32,8 @@ from sparkpipeline.audit.windows import KINDS as WINDOWS
 from sparkpipeline.commands.common import (
     report_option,
     session,
+    side_of,
+    side_options,
     spark_options,
     tell,
     whole_name,
@@ -53,12 +55,8 @@ NAME = "sparkpipeline audit"  # of its session
         "sparkpipeline audit --source-brokers old:9092 --target-brokers new:9092 --allow behind -o json",
     ],
 )
-@click.option("--source-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is right.")
-@click.option("--source-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
-@click.option("--source-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
-@click.option("--target-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is held against it.")
-@click.option("--target-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
-@click.option("--target-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
+@side_options("source", "right")
+@side_options("target", "compared with it")
 @click.option("--files", metavar="BASE", help="In place of a target: the base of a load job.")
 @click.option("--topics", metavar="A,B,…", help="Topics that are compared ..")
 @click.option("--topics-pattern", metavar="REGEX", help=".. or those whose whole name a Java pattern matches.")
@@ -85,8 +83,6 @@ NAME = "sparkpipeline audit"  # of its session
 )
 @click.option("--no-match", is_flag=True, help="Compare sums only: a loss and a duplicate look alike.")
 @click.option("--allow", multiple=True, type=click.Choice(sorted(KINDS)), help="A difference that is none; repeatable.")
-@click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
-@click.option("--target-option", multiple=True, metavar="KEY=VALUE", help="The same for the target.")
 @spark_options
 @output_option()
 @report_option
@@ -190,21 +186,15 @@ def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> t
 
 def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str, str]:
     """The options of format kafka08 for one side."""
-    try:
-        options = key_values(asked[f"{side}_option"])
-    except ValueError as exc:
-        raise OptionRefused(str(exc), option=f"--{side}-option") from None
-    named = {
-        "kafka.bootstrap.servers": asked[f"{side}_brokers"],
-        "zookeeper.connect": asked[f"{side}_zookeeper"],
-        "protocol": asked[f"{side}_protocol"],
-    }
-    if topics:
-        pattern = asked["topics_pattern"]
-        named |= {
-            "subscribe": asked["topics"], "subscribePattern": None if pattern is None else whole_name(pattern)
-        }  # fmt: skip
-    return {**options, **{key: value for key, value in named.items() if value is not None}}
+    pattern = asked["topics_pattern"] if topics else None
+    return side_of(
+        side,
+        asked,
+        {
+            "subscribe": asked["topics"] if topics else None,
+            "subscribePattern": None if pattern is None else whole_name(pattern),
+        },
+    )
 
 
 def _names(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from groundwork.commands import Command, execute_option, go_ahead, key_values, output_option
+from groundwork.commands import Command, execute_option, go_ahead, output_option
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
 from kafkawire.dialects import dialect
@@ -20,12 +20,14 @@ from sparkpipeline.cluster.access import AUTO, release_or_auto
 from sparkpipeline.commands.common import (
     report_option,
     session,
+    side_of,
+    side_options,
     spark_options,
     tell,
     whole_name,
     write_report,
 )
-from sparkpipeline.errors import EXIT_OF, OptionRefused, PipelineError
+from sparkpipeline.errors import EXIT_OF, PipelineError
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 
 COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "bytes", "kept", "may_repeat",
@@ -42,12 +44,8 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
     ],
 )
 @click.argument("folder")
-@click.option("--source-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is copied from.")
-@click.option("--source-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper: instead, and for --group.")
-@click.option("--source-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
-@click.option("--target-brokers", metavar="HOST:PORT,…", help="Any brokers of the cluster that is copied to.")
-@click.option("--target-zookeeper", metavar="HOST:PORT/CHROOT", help="Its ZooKeeper instead.")
-@click.option("--target-protocol", metavar="RELEASE", help="What its brokers speak; they are asked when not given.")
+@side_options("source", "copied from", "Its ZooKeeper: instead, and for --group.")
+@side_options("target", "copied to")
 @click.option("--topics", metavar="A,B,…", help="What is copied: topics ..")
 @click.option("--topics-pattern", metavar="REGEX", help=".. or those whose whole name a Java pattern matches ..")
 @click.option("--partitions", metavar="JSON", help='.. or {"orders":[0,1]}.')
@@ -60,8 +58,6 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
 @click.option("--chunk", type=click.IntRange(min=1), help="Offsets between two marks; 500000, of 0.7 64 MiB.")
 @click.option("--group", metavar="GROUP", help="The mirror's group: its positions are written at the end.")
 @click.option("--offsets-storage", type=click.Choice(("zookeeper", "kafka", "dual")), help="Where it keeps them.")
-@click.option("--source-option", multiple=True, metavar="KEY=VALUE", help="Any option of reading with kafka08.")
-@click.option("--target-option", multiple=True, metavar="KEY=VALUE", help="Any option of writing with kafka08.")
 @click.option("--tasks", type=click.IntRange(min=1), help="Partitions copied at a time; as many as Spark has cores.")
 @spark_options
 @execute_option
@@ -113,20 +109,16 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
 
 def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
     """The request, None where nothing is asked for; and whatever is given, for its secrets and whom they are for."""
-    source, target = _pairs(asked["source_option"]), _pairs(asked["target_option"])
-    named = {
-        "kafka.bootstrap.servers": "source_brokers", "zookeeper.connect": "source_zookeeper",
-        "protocol": "source_protocol", "subscribe": "topics", "assign": "partitions",
-        "startingOffsets": "start", "endingOffsets": "until",
-    }  # fmt: skip
-    source |= {key: asked[name] for key, name in named.items() if asked[name] is not None}
-    if asked["topics_pattern"] is not None:
-        source["subscribePattern"] = whole_name(asked["topics_pattern"])
-    named = {
-        "kafka.bootstrap.servers": "target_brokers", "zookeeper.connect": "target_zookeeper",
-        "protocol": "target_protocol", "partitioner": "partitioner",
-    }  # fmt: skip
-    target |= {key: asked[name] for key, name in named.items() if asked[name] is not None}
+    pattern = asked["topics_pattern"]
+    read = {
+        "subscribe": asked["topics"],
+        "subscribePattern": None if pattern is None else whole_name(pattern),
+        "assign": asked["partitions"],
+        "startingOffsets": asked["start"],
+        "endingOffsets": asked["until"],
+    }
+    source = side_of("source", asked, read)
+    target = side_of("target", asked, {"partitioner": asked["partitioner"]})
     without_zookeeper = asked["group"] is not None and asked["source_zookeeper"] is None
     storage = asked["offsets_storage"] or ("kafka" if without_zookeeper else "zookeeper")
     if source.get("startingOffsets") == "group" and asked["group"] is not None:
@@ -154,13 +146,6 @@ def _of_07(source: dict[str, str]) -> bool:
     except ValueError:
         return False  # checked_options() refuses it
     return release != AUTO and not dialect(release).offsets.count_messages
-
-
-def _pairs(texts: tuple[str, ...]) -> dict[str, str]:
-    try:
-        return key_values(texts)
-    except ValueError as exc:
-        raise OptionRefused(str(exc), option="--source-option, --target-option") from None
 
 
 # ---- what is told ----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwork.commands import key_values
+from groundwork.commands import key_values, option_block
 from groundwork.durable import LONGEST
 from groundwork.output import Progress, print_note
 from sparkpipeline.errors import OptionRefused, sentence_in
@@ -48,6 +48,38 @@ def spark_options(command: F) -> F:
         metavar="URL",
         help="Where Spark runs: local[4], spark://host:7077, yarn ..; local[*,4] unless spark-submit says otherwise.",
     )(command)
+
+
+def side_options(side: str, what: str, zookeeper: str = "Its ZooKeeper instead.") -> Callable[[F], F]:
+    """--SIDE-brokers, -zookeeper, -protocol and -option of one of two clusters, for side_of().  what: its cluster."""
+    return option_block(
+        click.option(f"--{side}-brokers", metavar="HOST:PORT,…", help=f"Any brokers of the cluster that is {what}."),
+        click.option(f"--{side}-zookeeper", metavar="HOST:PORT/CHROOT", help=zookeeper),
+        click.option(
+            f"--{side}-protocol", metavar="RELEASE", help="Release of its brokers.  [default: they are asked]"
+        ),
+        click.option(
+            f"--{side}-option", multiple=True, metavar="KEY=VALUE", help="Any option of kafka08 for it; repeatable."
+        ),
+    )
+
+
+def side_of(side: str, asked: Mapping[str, Any], named: Mapping[str, str | None]) -> dict[str, str]:
+    """Return the options of kafka08 for one of two clusters.  Raises OptionRefused.
+
+    asked: values of the command line.  named: further options; None: not given.
+    """
+    try:
+        options = key_values(asked[f"{side}_option"])
+    except ValueError as exc:
+        raise OptionRefused(str(exc), option=f"--{side}-option") from None
+    named = {
+        "kafka.bootstrap.servers": asked[f"{side}_brokers"],
+        "zookeeper.connect": asked[f"{side}_zookeeper"],
+        "protocol": asked[f"{side}_protocol"],
+        **named,
+    }
+    return {**options, **{key: value for key, value in named.items() if value is not None}}
 
 
 def report_option(command: F) -> F:
