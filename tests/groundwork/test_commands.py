@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import ModuleType
+from typing import NamedTuple
 
 import click
 import pytest
 
-from groundwork.commands import Command, Program
+from groundwork.commands import Command, Program, as_argument, key_values
 from groundwork.output import Failure, run_command
 
 
@@ -64,3 +65,28 @@ def test_an_exception_ends_a_program_as_it_says(said: Callable[..., tuple[int, s
 def test_a_shell_completes_what_it_finds_by_name() -> None:
     assert "completion" in Program("prog").commands
     assert Program("python -m prog", completes=False).commands == {}
+
+
+class Found(NamedTuple):
+    topic: str
+    first: int = 7
+
+
+@click.command(cls=Command)
+@as_argument("found", Found, [click.option("--topic", default="t")])
+@click.option("--deep", is_flag=True)
+def looks(found: Found, deep: bool) -> None:
+    """Look."""
+    click.echo(f"{found} {deep}")
+
+
+def test_values_of_a_block_are_one_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(looks, ["--topic", "orders", "--deep"], "looks") == 0
+    assert capsys.readouterr().out == "Found(topic='orders', first=7) True\n"
+
+
+def test_pairs_are_split_at_the_first_equals_sign() -> None:
+    assert key_values(["a=b=c", " d =", "a=2"]) == {"a": "2", "d": ""}
+    for text in ("a", "=b"):
+        with pytest.raises(ValueError, match="is not KEY=VALUE"):
+            key_values([text])

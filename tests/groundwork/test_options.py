@@ -458,3 +458,42 @@ def test_a_key_that_takes_one_value_alone_is_refused_with_another():
         OptionError, match=r"^q: option 'idempotence' is 'true', and only false is taken: brokers know it from 0.11 on$"
     ):
         load(Handed, {"idempotence": "true"}, "q")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Options):
+    mode: str = option("mode", "group", "what is read", choices=("group", "fixed"))
+    retries: int = option("retries", 4, "failed rebalances in a row", least=1)
+
+    def idle(self) -> Iterable[tuple[str, str]]:
+        if self.mode == "fixed" and "retries" in given(self):
+            yield "retries", "with 'mode' fixed: there is no group"
+
+
+def test_a_given_option_without_effect_is_a_warning():
+    assert warnings_of(load(Reading, {"mode": "fixed"}, "f")) == []
+    assert warnings_of(load(Reading, {"mode": "fixed", "retries": 2}, "f")) == [
+        "f: option 'retries' has no effect with 'mode' fixed: there is no group"
+    ]
+    with pytest.raises(OptionError) as refused:
+        load(Reading, {"mode": "fixed", "retries": 0}, "f")
+    assert refused.value.warnings == []
+
+
+@dataclass(frozen=True, slots=True)
+class Reach(Options):
+    protocol: str = option("{before}security.protocol", "PLAINTEXT", "security of brokers", behind="{before}client.id")
+    auth: str | None = option("{prefix}.auth", None, "who we are at {prefix}.connect")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryReach(Reach):
+    PREFIX: ClassVar[str] = "zookeeper"
+    BEFORE: ClassVar[str] = "kafka."
+
+
+def test_inherited_keys_begin_as_the_class_says():
+    found = load(QueryReach, {"kafka.security.protocol": "SSL", "zookeeper.auth": "me"}, "q")
+    assert (found.protocol, found.auth) == ("SSL", "me")
+    with pytest.raises(OptionError, match=r"did you mean 'kafka\.security\.protocol'"):
+        load(QueryReach, {"security.protocol": "SSL"}, "q")
