@@ -1,7 +1,8 @@
 """Each bug that the original once fixed (and some it fixed late), and the test that holds it away from us.
 
-A row names tests (module without test_, then the test without test_; a story of tests/scenarios/rebalance by its file
-name), or says why it cannot occur here.  A name that is no test (any more) fails.
+A row names tests: the module without test_, then the test without test_.  `story` and a file name stand for a story of
+tests/scenarios/rebalance, `partition` and a file name for one of tests/scenarios/partition.  Or the row says why the
+bug cannot occur here.  A name without a test fails.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent.parent
-STORIES = TESTS / "scenarios" / "rebalance"
+STORIES = {"story": TESTS / "scenarios" / "rebalance", "partition": TESTS / "scenarios" / "partition"}
 
 # JIRA number -> names of tests, or ("cannot occur", why)
 ROWS: dict[str, tuple[str, ...]] = {
@@ -22,7 +23,7 @@ ROWS: dict[str, tuple[str, ...]] = {
         "fetcher:without_a_position_it_begins_where_the_reset_policy_says",
         "consumer_reading:the_start_position_is_committed_before_anything_is_done",
     ),
-    "154 the position moved before the chunk was queued": ("delivery:a_set_kept_back_is_never_jumped_over",),
+    "154 the position moved before the chunk was queued": ("partition:lease_over_with_work_in_flight.txt",),
     "160 endless loop on a too large message": (
         "fetcher:a_larger_message_grows_the_fetch_and_one_above_the_cap_parks",
     ),
@@ -33,19 +34,19 @@ ROWS: dict[str, tuple[str, ...]] = {
     "213 retries were a constant": ("consumer_config:the_alarm_outlasts_a_dead_members_session_whatever_that_is",),
     "234 backoff was a constant": ("consumer_config:the_alarm_outlasts_a_dead_members_session_whatever_that_is",),
     "228 current chunk not dropped at rebalance": (
-        "delivery:a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands",
-        "delivery:sets_from_before_a_reset_are_not_handed_out",
+        "partition:revoked_while_messages_are_in_hand.txt",
+        "partition:seek_back_and_forth_while_in_flight.txt",
     ),
-    "241 iterator unusable after a time-out": ("consumer_reading:a_time_out_leaves_the_iterator_usable",),
-    "256 rebalance skipped by a stale cache": ("rebalance:refused_claims_wait_and_read_everything_again",),
+    "241 iterator unusable after a time-out": ("delivery:an_iterator_goes_on_after_whatever_it_raised",),
+    "256 rebalance skipped by a stale cache": ("story:a_second_member_takes_its_half.txt",),
     "262 released partitions it did not own": (
         "rebalance:an_owner_node_we_do_not_count_on_is_nothing_to_us",
-        "consumer_groups:a_stolen_owner_node_stops_its_partition_at_once_and_is_not_fought_over",
+        "story:owner_node_taken_away.txt",
     ),
     "265 one rebalance per watch event": ("story:many_changes_cost_one_round.txt",),
     "274 corrupt messages": (
         "delivery:a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place",
-        "consumer_faults:a_damaged_message_parks_its_partition_after_what_came_before_it",
+        "consumer_policies:park_stands_still_at_each_damage_and_the_whole_one_goes_on",
     ),
     "286 partly won claims not released": ("story:a_claim_breaks_off.txt",),
     "326 dequeue hook not called on a time-out": ("cannot occur", "the producer has no dequeue hook"),
@@ -71,18 +72,19 @@ ROWS: dict[str, tuple[str, ...]] = {
         "cannot occur",
         "a fetcher hands a partition back by a list; it holds no lock of the finder's",
     ),
-    "937 deadlock at the end of a fetcher": ("rebalance:closing_comes_to_its_end_whatever_fails",),
+    "937 deadlock at the end of a fetcher": ("story:closing_without_zookeeper.txt",),
     "919 commit at rebalance despite auto-commit off": ("old_bugs_real:without_auto_commit_a_release_commits_nothing",),
     "969 no brokers at start": ("consumer_reading:no_broker_that_lives_and_a_missing_topic_are_said_once",),
     "987 unchanged offsets rewritten": ("old_bugs_real:an_offset_that_did_not_move_is_not_written_again",),
     "989 shutdown against rebalance": ("story:closing_while_claiming.txt",),
     "992 false NodeExists on re-registration": (
-        "consumer_reading:killed_and_restarted_at_once_it_waits_out_its_own_old_nodes",
+        "groups_on_07:the_node_of_the_session_before_is_not_taken_for_ours",
+        "story:stale_owner_nodes_of_a_dead_process.txt",
     ),
     "994 too large message: silent stall": (
-        "consumer_reading:a_message_larger_than_a_fetch_grows_it_and_one_above_the_cap_parks",
+        "consumer_policies:a_large_message_grows_the_fetch_and_one_above_the_limit_is_named",
     ),
-    "1010 exception while reading brokers": ("consumer_faults:a_slow_zookeeper_is_not_a_dead_one",),
+    "1010 exception while reading brokers": ("zookeeper:f14_zookeeper_is_slow",),
     "1030 added partitions unseen": ("consumer_reading:partitions_added_while_running_are_read_from_their_beginning",),
     "1075 added partitions unseen": ("story:new_partitions_and_topics.txt",),
     "1062 unsorted partitions": ("assignor:the_jvm_divides_like_this",),
@@ -108,27 +110,24 @@ ROWS: dict[str, tuple[str, ...]] = {
     "1719 mirror survived dead threads": ("mirror_crashes:the_first_death_inside_ends_the_daemon_with_its_reason",),
     "1764 several end markers block shutdown": ("delivery:a_reader_ends_with_the_connector_and_raises_what_killed_it",),
     "1387 endless re-registration against the own node": (
-        "consumer_groups:an_expired_session_registers_again_under_the_same_name_and_rewinds",
+        "zookeeper:f10_the_session_expires",
+        "story:session_lost.txt",
     ),
-    "1650 mirror data loss": (
-        "mirror_crashes:kill_9_in_the_middle_loses_nothing_and_repeats_only_what_was_not_committed",
-    ),
+    "1650 mirror data loss": ("daemon:f03_kill_9_of_the_only_daemon",),
     "1997 mirror data loss": ("target:f19_target_leaders_go_away",),
     "2190 mirror data loss": (
         "mirror_crashes:a_stop_while_the_target_hangs_ends_in_time_with_75_and_commits_only_what_was_acknowledged",
     ),
     "1702 producer silently drops batches": ("sender:under_any_faults_nothing_is_lost_and_first_copies_are_in_order",),
     "1848 shutdown waits for all retries": (
-        "consumer_faults:shutdown_without_zookeeper_takes_less_than_ten_seconds",
+        "mirror_sources:a_stop_while_the_zookeeper_of_one_source_hangs_commits_what_the_other_has",
         "story:closing_without_zookeeper.txt",
     ),
     "2032 wrong strategy name accepted": ("consumer_config:what_cannot_work_is_refused_by_name",),
     "3965 mirror commits a record it could not send": (
         "progress:what_failed_parks_the_partition_and_nothing_after_it_is_committed",
     ),
-    "4521 mirror commits a record it did not send yet": (
-        "consumer_reading:sets_are_done_when_their_tickets_are_and_not_before",
-    ),
+    "4521 mirror commits a record it did not send yet": ("partition:acknowledged_in_any_order.txt",),
     "1648 roundrobin with no topics": ("assignor:nobody_reads_anything_and_nothing_is_dealt",),
     "2434 roundrobin's constraint on subscriptions": (
         "assignor:roundrobin_refuses_members_with_other_topics_until_0_10_2",
@@ -139,7 +138,7 @@ ROWS: dict[str, tuple[str, ...]] = {
 
 @cache
 def known() -> frozenset[str]:
-    found = {f"story:{path.name}" for path in STORIES.glob("*.txt")}
+    found = {f"{kind}:{path.name}" for kind, folder in STORIES.items() for path in folder.glob("*.txt")}
     for path in TESTS.rglob("test_*.py"):
         module = path.stem.removeprefix("test_")
         for node in ast.walk(ast.parse(path.read_text())):
