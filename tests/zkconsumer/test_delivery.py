@@ -143,35 +143,6 @@ def test_done_says_it_for_the_last_message_of_a_loop():
     assert cursor.committable() == 2
 
 
-def test_bytes_are_counted_until_the_set_is_done():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    fetched, share = next(world.stream.sets())
-    first, last = share.ticket(1), share.ticket(fetched.resume_at)
-    last.done()
-    assert (world.budget.used, cursor.drained) == (0, False)
-    first.done()
-    assert (cursor.committable(), cursor.drained, world.budget.used) == (2, True, 0)
-
-
-@pytest.mark.parametrize("taken", [False, True])
-def test_dropping_gives_every_byte_back_and_ends_sending_and_committing(taken):
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    cursor.enqueue(a_set(2, 2), 100)
-    ticket = None
-    if taken:
-        _, share = next(world.stream.sets())
-        ticket = share.ticket(1)
-    cursor.drop()
-    cursor.discard_fetched([cursor])
-    assert (world.budget.used, world.part.used, cursor.committable()) == (0, 0, None)
-    assert ticket is None or not ticket.may_send()
-    assert world.offsets() == []
-
-
 def test_what_is_queued_of_many_is_discarded_in_one_pass_and_of_no_other():
     world = World()
     cursors = [world.cursor(tp=TopicPartition("orders", n)) for n in range(200)]
@@ -198,18 +169,6 @@ def test_what_is_queued_of_many_is_discarded_in_one_pass_and_of_no_other():
     assert world.offsets() == [0, 1] * 50
 
 
-def test_a_closing_cursor_hands_out_nothing_more_and_counts_what_is_in_hands():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    next(world.stream)
-    cursor.close()
-    assert not cursor.drained
-    assert world.offsets() == []  # the user came back: message 0 is done
-    assert cursor.drained
-    assert cursor.committable() == 1
-
-
 def test_nothing_is_handed_out_once_the_lease_is_over_not_even_the_rest_of_a_set():
     world = World()
     cursor = world.cursor()
@@ -219,23 +178,6 @@ def test_nothing_is_handed_out_once_the_lease_is_over_not_even_the_rest_of_a_set
     assert world.offsets() == []
     assert cursor.withheld
     assert not cursor.fetchable
-
-
-def test_a_set_kept_back_is_never_jumped_over():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    cursor.enqueue(a_set(2, 2), 100)
-    world.lease.valid_until = -math.inf
-    with pytest.raises(ConsumerTimeout):
-        next(world.stream)  # both were due, neither was handed out
-    world.lease.valid_until = math.inf
-    cursor.enqueue(a_set(4, 2), 100)
-    assert world.offsets() == []
-    assert cursor.withheld
-    cursor.reset_to(cursor.committable())
-    cursor.enqueue(a_set(0, 6), 300)
-    assert world.offsets() == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
@@ -250,82 +192,6 @@ def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
     assert cursor.withheld
 
 
-def test_nothing_overtakes_what_a_sender_let_go_when_the_lease_is_renewed_right_after():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 4), 100)
-    _, share = next(world.stream.sets())
-    first, second = share.ticket(2), share.ticket(4)
-    world.lease.valid_until = -math.inf
-    assert not first.may_send()
-    world.lease.valid_until = math.inf
-    assert not second.may_send()  # it joined its sender's queue after that, and is read again behind the first
-    cursor.refetch_withheld()
-    assert cursor.position == 0
-
-
-@pytest.mark.parametrize("first_parks", [True, False])
-def test_what_a_sender_let_go_in_front_of_a_parked_message_is_read_again(first_parks: bool):
-    """Parts of one source partition wait at several brokers of the target."""
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 4), 100)
-    _, share = next(world.stream.sets())
-    first, second = share.ticket(2), share.ticket(4)
-    if first_parks:
-        second.failed(RuntimeError("too large"), 3)
-    world.lease.valid_until = -math.inf
-    assert not first.may_send()
-    world.lease.valid_until = math.inf
-    if not first_parks:
-        second.failed(RuntimeError("too large"), 3)
-    assert cursor.withheld
-    cursor.refetch_withheld()
-    assert (cursor.position, cursor.fetchable, cursor.parked) == (0, True, None)
-
-
-def test_a_reset_under_a_reader_costs_no_second_reset():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    next(world.stream)
-    cursor.reset_to(1)
-    cursor.enqueue(a_set(1, 2), 100)
-    assert world.offsets() == [1, 2]
-    assert not cursor.withheld
-    assert cursor.committable() == 3
-
-
-def test_sets_from_before_a_reset_are_not_handed_out():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    cursor.reset_to(10)
-    cursor.enqueue(a_set(10, 2), 100)
-    assert world.offsets() == [10, 11]
-    assert cursor.committable() == 12
-
-
-def test_what_was_fetched_before_a_parked_position_is_still_delivered():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    cursor.park("orders/3 at 2: damaged")
-    assert world.offsets() == [0, 1]
-    assert cursor.committable() == 2
-    assert cursor.parked == "orders/3 at 2: damaged"
-    assert not cursor.fetchable
-
-
-def test_parked_at_once_keeps_back_what_nobody_has_taken():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    cursor.park("by hand", at_once=True)
-    assert world.offsets() == []
-    assert (cursor.committable(), world.budget.used) == (0, 0)
-
-
 def test_a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place():
     world = World()
     cursor = world.cursor()
@@ -337,17 +203,6 @@ def test_a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with
     assert at == 2
     assert "orders" not in str(error)
     assert cursor.committable() == 2
-
-
-def test_two_partitions_of_a_stream_are_done_each_for_itself():
-    world = World()
-    other = TopicPartition("orders", 4)
-    a, b = world.cursor(), world.cursor(7, other)
-    a.enqueue(a_set(0, 2), 100)
-    b.enqueue(a_set(7, 2, other), 100)
-    for _ in range(3):
-        next(world.stream)
-    assert (a.committable(), b.committable()) == (2, 7)
 
 
 def test_a_stream_that_stands_still_fills_its_own_lane_only():
@@ -371,23 +226,6 @@ def test_a_reader_ends_with_the_connector_and_raises_what_killed_it():
     assert list(world.stream) == []
 
 
-def test_a_parked_cursor_is_read_again_from_what_is_done_once_all_before_it_is_settled():
-    world = World()
-    cursor = world.cursor()
-    assert not cursor.unpark()  # it is not parked
-    cursor.enqueue(a_set(0, 4), 100)
-    [(fetched, share)] = [next(world.stream.sets()) for _ in range(1)]
-    before, large = share.ticket(2), share.ticket(fetched.resume_at)
-    large.failed(RuntimeError("too large"))
-    assert not cursor.unpark()  # what is under way would be sent twice
-    before.done()
-    assert cursor.unpark()
-    assert (cursor.parked, cursor.position, cursor.committable(), cursor.fetchable) == (None, 2, 2, True)
-    cursor.enqueue(a_set(2, 2), 100)
-    assert world.offsets() == [2, 3]
-    assert world.budget.free == world.budget.limit
-
-
 def test_a_damage_that_is_met_again_after_a_retry_is_told_in_the_same_words():
     cursor = World().cursor(7)
     times = [cursor.count_damage(7) for _ in range(4)][-1]
@@ -396,41 +234,7 @@ def test_a_damage_that_is_met_again_after_a_retry_is_told_in_the_same_words():
     assert cursor.count_damage(7) == times
 
 
-def test_a_cursor_that_is_being_let_go_is_not_read_again():
-    cursor = World().cursor(7)
-    cursor.park("damaged")
-    cursor.close()
-    assert not cursor.unpark()
-
-
 # what counts as done ----------------------------------------------------------------------------------------------
-
-
-def test_an_acknowledged_message_is_done_at_once_and_those_before_it():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    first = next(world.stream)
-    first.ack()
-    assert cursor.committable() == 1
-    second = next(world.stream)
-    first.ack()
-    assert cursor.committable() == 1
-    second.ack()
-    assert cursor.committable() == 2
-
-
-def test_a_member_that_leaves_does_not_wait_for_a_reader_whose_last_message_is_acknowledged():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    message = next(world.stream)
-    cursor.close()
-    assert not cursor.drained
-    message.ack()
-    assert cursor.drained
-    assert world.offsets() == []
-    assert cursor.committable() == 1
 
 
 def test_on_ack_only_acknowledged_messages_count_and_only_the_prefix_is_committable():
@@ -464,21 +268,6 @@ def test_on_ack_a_set_that_was_handed_out_gives_its_bytes_back_so_that_late_acks
     assert cursor.committable() == 0
 
 
-def test_on_ack_a_member_that_leaves_waits_for_what_is_unacknowledged_and_for_nothing_else():
-    world = World(delivery="on-ack")
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 4), 100)
-    first, second = next(world.stream), next(world.stream)
-    cursor.close()
-    second.ack()
-    assert not cursor.drained
-    first.ack()
-    assert cursor.drained  # though the reader sits in the middle of the set
-    assert cursor.committable() == 2
-    assert world.offsets() == []
-    assert world.budget.used == 0
-
-
 def test_on_ack_damage_does_not_count_what_was_not_acknowledged():
     world = World(delivery="on-ack")
     cursor = world.cursor()
@@ -508,32 +297,6 @@ def test_at_most_once_a_set_is_committed_before_any_of_it_is_handed_out():
     assert world.offsets() == [1, 2, 3]
     assert commits == [(TP, 2), (TP, 4)]
     assert (cursor.committable(), cursor.drained, world.budget.used) == (4, True, 0)
-
-
-def test_at_most_once_what_could_not_be_committed_is_not_handed_out_and_not_lost():
-    answers: list[Exception | None] = [ConsumerError("no session"), None]
-    world = World(delivery="at-most-once", commit=lambda tp, at: answers.pop(0))
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 2), 100)
-    assert world.offsets() == []
-    assert (cursor.withheld, world.budget.used) == (True, 0)
-    assert cursor.committable() == 0  # nobody got it: the last commit of a member that leaves must not write it
-    cursor.refetch_withheld()
-    assert (cursor.position, cursor.committable()) == (0, 0)
-    cursor.enqueue(a_set(0, 2), 100)
-    assert world.offsets() == [0, 1]
-
-
-def test_at_most_once_a_leaving_member_hands_out_the_rest_of_what_it_committed():
-    world = World(delivery="at-most-once", commit=lambda tp, at: None)
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    cursor.enqueue(a_set(3, 3), 100)
-    next(world.stream)
-    cursor.close()
-    assert not cursor.drained
-    assert world.offsets() == [1, 2]  # nobody else would; the second set is left to the next owner
-    assert (cursor.drained, cursor.committable()) == (True, 3)
 
 
 def test_at_most_once_needs_somebody_who_commits():
@@ -568,53 +331,6 @@ def test_decoders_get_the_topic_and_what_is_there_and_their_error_ends_nothing()
 
 
 # pauses -----------------------------------------------------------------------------------------------------------
-
-
-def test_nothing_of_a_paused_partition_is_handed_out_while_others_go_on():
-    world = World()
-    other = TopicPartition("orders", 4)
-    a, b = world.cursor(), world.cursor(7, other)
-    a.enqueue(a_set(0, 3), 100)
-    b.enqueue(a_set(7, 2, other), 50)
-    assert next(world.stream).offset == 0
-    a.pause()
-    assert not a.fetchable
-    assert world.offsets() == [7, 8]
-    assert (a.committable(), world.budget.used) == (1, 0)
-    a.resume()
-    assert (a.position, a.fetchable, a.withheld) == (1, True, False)
-    a.enqueue(a_set(1, 2), 100)
-    assert world.offsets() == [1, 2]
-    assert a.committable() == 3
-
-
-def test_a_set_goes_on_where_it_stood_when_its_reader_did_not_come_back_during_the_pause():
-    world = World()
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    cursor.enqueue(a_set(3, 2), 100)
-    assert next(world.stream).offset == 0
-    cursor.pause()
-    assert world.budget.used == 100  # what nobody had taken makes room at once
-    cursor.resume()
-    assert cursor.position == 3
-    cursor.enqueue(a_set(3, 2), 100)
-    assert world.offsets() == [1, 2, 3, 4]
-    assert cursor.committable() == 5
-
-
-def test_a_set_that_arrives_during_a_pause_is_fetched_again_when_it_came_to_its_turn():
-    world = World()
-    cursor = world.cursor()
-    cursor.pause()
-    cursor.enqueue(a_set(0, 2), 100)  # asked for before the pause
-    assert world.offsets() == []
-    cursor.enqueue(a_set(2, 2), 100)
-    cursor.resume()
-    assert cursor.position == 0
-    assert world.offsets() == []  # of before
-    cursor.enqueue(a_set(0, 4), 100)
-    assert world.offsets() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("reads", ["messages", "batches"])
@@ -664,22 +380,6 @@ def test_a_resume_does_not_take_up_a_partition_whose_message_failed():
     assert cursor.unpark()
     cursor.enqueue(a_set(1, 4), 100)
     assert world.offsets() == [1, 2, 3, 4]
-
-
-def test_a_resume_of_what_is_parked_further_on_fetches_what_lies_before_and_forgets_nothing_undone():
-    world = World(delivery="on-ack")
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 1), 100)
-    cursor.enqueue(a_set(1, 2), 100)
-    cursor.park("too large")
-    assert next(world.stream).offset == 0  # and not acknowledged
-    cursor.pause()
-    cursor.resume()
-    assert (cursor.position, cursor.committable(), cursor.fetchable) == (1, 0, True)
-    cursor.enqueue(a_set(1, 2), 100)
-    cursor.park("too large")
-    assert world.offsets() == [1, 2]  # not 0 once more: it may still be acknowledged
-    assert cursor.committable() == 0
 
 
 def test_what_a_stream_is_to_raise_is_raised_though_its_partition_was_paused_before():
@@ -751,36 +451,6 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
         cursor.refetch_withheld()  # as the engine's timer does
     cursor.enqueue(a_set(cursor.position, 5 - cursor.position), 100)
     assert seen + world.offsets() == [1, 2, 3, 4]
-
-
-def test_a_pause_keeps_what_waits_for_its_acknowledgement():
-    world = World(delivery="on-ack")
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    first = next(world.stream)
-    cursor.pause()
-    assert world.offsets() == []
-    cursor.resume()
-    cursor.enqueue(a_set(1, 2), 100)
-    second, third = next(world.stream), next(world.stream)
-    third.ack()
-    second.ack()
-    assert (second.offset, cursor.committable()) == (1, 0)
-    first.ack()
-    assert cursor.committable() == 3
-
-
-def test_a_seek_makes_what_is_in_the_users_hands_count_no_more():
-    world = World(delivery="on-ack")
-    cursor = world.cursor()
-    cursor.enqueue(a_set(0, 3), 100)
-    first = next(world.stream)
-    cursor.reset_to(10)
-    first.ack()
-    assert cursor.committable() == 10
-    cursor.enqueue(a_set(10, 1), 100)
-    message = next(world.stream)
-    assert (message.offset, cursor.committable()) == (10, 10)
 
 
 def test_damage_met_before_a_seek_does_not_take_it_back():

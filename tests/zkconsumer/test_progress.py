@@ -14,40 +14,6 @@ from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
 TOO_LARGE = RuntimeError("orders/3 at 40: larger than the target takes")
 
 
-def test_nothing_is_committable_before_the_first_ticket_is_done():
-    progress = Progress(10)
-    progress.ticket(20)
-    assert progress.committable == 10
-
-
-def test_committable_waits_for_everything_before():
-    progress = Progress(0)
-    first, second = progress.ticket(10), progress.ticket(25)
-    second.done()
-    assert progress.committable == 0
-    first.done()
-    assert progress.committable == 25
-
-
-def test_a_ticket_is_done_with_its_last_part():
-    progress = Progress(0)
-    ticket = progress.ticket(10, parts=3)
-    ticket.done()
-    ticket.done()
-    assert progress.committable == 0
-    ticket.done()
-    assert progress.committable == 10
-
-
-def test_a_ticket_without_parts_moves_the_position_alone():
-    progress = Progress(0)
-    first = progress.ticket(10)
-    progress.ticket(20, parts=0)
-    assert progress.committable == 0
-    first.done()
-    assert progress.committable == 20
-
-
 @pytest.mark.parametrize("before_is_done", [False, True])
 def test_what_counted_without_parts_is_taken_back(before_is_done):
     progress = Progress(0)
@@ -59,31 +25,6 @@ def test_what_counted_without_parts_is_taken_back(before_is_done):
     assert (progress.committable, progress.given, progress.idle) == (10, 10, True)
     progress.ticket(15).done()
     assert progress.committable == 15
-
-
-def test_one_part_may_be_reached_inside():
-    progress = Progress(0)
-    first, second = progress.ticket(10), progress.ticket(20)
-    second.reached(15)
-    assert progress.committable == 0
-    first.reached(7)
-    assert progress.committable == 7
-    first.done()
-    assert progress.committable == 15
-    second.reached(12)
-    assert progress.committable == 15
-
-
-def test_reached_never_goes_beyond_its_ticket():
-    progress = Progress(0)
-    progress.ticket(10).reached(1000)
-    assert progress.committable == 10
-
-
-def test_of_several_parts_nothing_is_reached():
-    progress = Progress(0)
-    progress.ticket(10, parts=2).reached(7)
-    assert progress.committable == 0
 
 
 def test_positions_do_not_go_back():
@@ -138,12 +79,6 @@ def test_messages_of_one_compressed_07_entry_share_a_position():
     assert progress.committable == 100
 
 
-def test_a_message_with_the_position_of_the_failed_one_is_not_sent():
-    progress = Progress(100)
-    progress.ticket(100).failed(TOO_LARGE)
-    assert not progress.ticket(100).may_send()
-
-
 def test_parked_by_the_fetcher_what_comes_before_goes_on():
     progress = Progress(0)
     first = progress.ticket(10)
@@ -186,25 +121,6 @@ def test_after_close_a_late_done_changes_nothing():
     assert (progress.committable, progress.parked, progress.idle) == (10, None, True)
     assert not second.may_send()
     assert not progress.ticket(30).may_send()
-
-
-def test_bytes_come_back_once_whether_done_parked_or_closed():
-    freed: list[int] = []
-    owner = Owner(0, freed.append)
-    progress = owner.progress
-    done, parked, closed = (owner.ticket(n * 10, nbytes=n) for n in (1, 2, 3))
-    done.done()
-    assert (freed, progress.undone_bytes) == ([1], 5)
-    closed_too = owner.ticket(40, nbytes=4)
-    closed_too.failed(TOO_LARGE)
-    assert sorted(freed) == [1, 4]
-    owner.ticket(50, nbytes=5)  # dropped from birth
-    assert sorted(freed) == [1, 4, 5]
-    owner.close()
-    for ticket in (done, parked, closed, closed_too):
-        ticket.done()
-    assert sorted(freed) == [1, 4, 5, 2 + 3]
-    assert progress.undone_bytes == 0
 
 
 def test_the_callback_may_ask_us():

@@ -1,4 +1,4 @@
-"""The step machine, event by event (whole stories: tests/scenarios/rebalance; any order: test_rebalance_any_order)."""
+"""Single steps of the rebalance machine that no story in tests/scenarios/rebalance shows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,14 @@ from zkconsumer.group.rebalance import begin, step
 from zkconsumer.group.steps import (
     Changed,
     ClaimsRefused,
-    Close,
     Do,
     Failed,
     Finished,
     GroupRead,
     Located,
-    NotRegistered,
     OwnerLost,
     Phase,
     SessionLost,
-    Unrecoverable,
 )
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
@@ -45,38 +42,6 @@ def finish_round(state, share):
     return state
 
 
-def left_in_order(state, actions):
-    """A member that was told to end comes to its end, each action done."""
-    done = []
-    while actions:
-        done.append(actions[0].do)
-        state, actions = step(state, Finished(actions[0].turn))
-    assert done == [Do.STOP, Do.DRAIN, Do.COMMIT, Do.RELEASE, Do.LEAVE]
-    assert state.phase is Phase.CLOSED
-    return state
-
-
-def test_what_stays_is_neither_stopped_nor_released():
-    state = settled({T0: "c-0", T1: "c-0"})
-    state, (read,) = step(state, CHANGED)
-    state, (stop,) = step(state, GroupRead(read.turn, {T0: "c-0", T2: "c-0"}))
-    assert (stop.do, set(stop.assignment)) == (Do.STOP, {T1})
-    seen = []
-    while state.phase is not Phase.SETTLED:
-        report = Located(state.turn, frozenset(state.asked)) if state.phase is Phase.LOCATING else Finished(state.turn)
-        state, actions = step(state, report)
-        seen += [(action.do, set(action.assignment)) for action in actions]
-    assert seen == [
-        (Do.DRAIN, {T1}),
-        (Do.COMMIT, {T1}),
-        (Do.RELEASE, {T1}),
-        (Do.CLAIM, {T2}),
-        (Do.LOCATE, {T2}),
-        (Do.START, {T2}),
-    ]
-    assert state.owned == {T0: "c-0", T2: "c-0"}
-
-
 def test_what_stays_of_a_topic_that_was_created_again_is_stopped_and_started_and_stays_claimed():
     state = settled({T0: "c-0", T1: "c-0", T2: "c-0"})
     state, (read,) = step(state, CHANGED)
@@ -98,26 +63,6 @@ def test_what_stays_of_a_topic_that_was_created_again_is_stopped_and_started_and
     assert (state.owned, state.running) == (share, frozenset(share))
 
 
-def test_a_partition_that_goes_to_another_thread_of_ours_is_let_go_first():
-    state = settled({T0: "c-0"})
-    state, (read,) = step(state, CHANGED)
-    state, (stop,) = step(state, GroupRead(read.turn, {T0: "c-1"}))
-    assert (stop.do, stop.assignment) == (Do.STOP, {T0: "c-0"})
-
-
-def test_change_seen_after_the_read_costs_one_more_round():
-    state = settled({})
-    state, (read,) = step(state, CHANGED)
-    state, actions = step(state, CHANGED)
-    assert actions == []
-    state, actions = step(state, CHANGED)
-    assert actions == []
-    state, (again,) = step(state, GroupRead(read.turn, {}))
-    assert again.do is Do.READ
-    state, actions = step(state, GroupRead(again.turn, {}))
-    assert (actions, state.settled) == ([], True)
-
-
 def test_a_late_report_changes_nothing():
     state = settled({T0: "c-0"})
     state, (read,) = step(state, CHANGED)
@@ -137,22 +82,6 @@ def test_stopping_cannot_fail():
     state, (stop,) = step(state, GroupRead(read.turn, {}))
     with pytest.raises(ValueError, match="Failed is not a report for a member that is stopping"):
         step(state, Failed(stop.turn, "cannot be"))
-
-
-def test_a_lost_session_drops_everything_and_registers_again():
-    state = settled({T0: "c-0", T1: "c-0"})
-    state, (drop, register) = step(state, SessionLost())
-    assert (drop.do, set(drop.assignment)) == (Do.DROP, {T0, T1})
-    assert register.do is Do.REGISTER
-    assert state.owned == {}
-    assert not state.registered
-
-
-def test_a_lost_owner_node_drops_that_partition_at_once():
-    state = settled({T0: "c-0", T1: "c-0"})
-    state, (drop, read) = step(state, OwnerLost(frozenset([T0])))
-    assert (drop.do, set(drop.assignment), read.do) == (Do.DROP, {T0}, Do.READ)
-    assert state.owned == {T1: "c-0"}
 
 
 def test_an_owner_node_lost_before_its_claim_is_reported_is_not_owned():
@@ -180,48 +109,9 @@ def test_a_partition_lost_while_its_fetcher_starts_is_started_again_once_it_is_b
     assert (claim.do, locate.do) == (Do.CLAIM, Do.LOCATE)
 
 
-def test_a_member_whose_id_node_is_gone_registers_again_and_keeps_its_share():
-    state = settled({T0: "c-0"})
-    state, (read,) = step(state, CHANGED)
-    state, (register,) = step(state, NotRegistered(read.turn))
-    assert (register.do, state.owned) == (Do.REGISTER, {T0: "c-0"})
-    state, (wait,) = step(state, Failed(register.turn, "ZooKeeper is away"))
-    state, (register,) = step(state, Finished(wait.turn))
-    assert register.do is Do.REGISTER
-
-
 def test_an_owner_node_we_do_not_count_on_is_nothing_to_us():
     state = settled({T0: "c-0"})
     assert step(state, OwnerLost(frozenset([T1]))) == (state, [])
-
-
-def test_refused_claims_wait_and_read_everything_again():
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
-    state, (read,) = step(state, Finished(state.turn))
-    state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0"}))
-    state, (wait,) = step(state, ClaimsRefused(claim.turn, {T0: "other-0"}))
-    assert (wait.do, wait.wait_ms, wait.assignment) == (Do.WAIT, BACKOFF_MS, {T0: "other-0"})
-    state, (read,) = step(state, Finished(wait.turn))
-    assert read.do is Do.READ
-
-
-def test_after_the_last_try_the_alarm_names_the_owner_and_we_go_on():
-    state, (action,) = begin(MAX_RETRIES, BACKOFF_MS)
-    waits, alarms = [], []
-    for _ in range(3 * MAX_RETRIES):
-        while action.do is not Do.WAIT:
-            report = {
-                Do.REGISTER: Finished(action.turn),
-                Do.READ: GroupRead(action.turn, {T0: "c-0"}),
-                Do.CLAIM: ClaimsRefused(action.turn, {T0: "other-0"}),
-            }[action.do]
-            state, (*alarm, action) = step(state, report)
-            alarms += alarm
-        waits.append(action.wait_ms)
-        state, (action,) = step(state, Finished(action.turn))
-    assert waits == [BACKOFF_MS] * MAX_RETRIES + [2 * BACKOFF_MS, 4 * BACKOFF_MS] + [8 * BACKOFF_MS] * 4
-    assert [a.do for a in alarms] == [Do.ALARM] * 3
-    assert alarms[0].text == "no full share after 3 tries, still trying: held by others: t/0 by other-0"
 
 
 def after_the_alarm(share):
@@ -275,12 +165,6 @@ def test_a_member_that_was_left_out_keeps_us_from_being_settled():
     assert (wait.do, state.blocked, state.owned) == (Do.WAIT, "member x: its node is empty", {T0: "c-0"})
 
 
-def test_a_group_that_can_never_be_divided_is_left_in_order():
-    state = settled({T0: "c-0"})
-    state, (read,) = step(state, CHANGED)
-    left_in_order(*step(state, Unrecoverable(read.turn, "member x reads by (?x)")))
-
-
 def test_an_alarm_names_the_first_owners_and_counts_the_rest():
     state, _ = begin(1, BACKOFF_MS)
     state, (read,) = step(state, Finished(state.turn))
@@ -297,29 +181,3 @@ def test_a_settled_round_starts_the_count_of_tries_anew():
     assert (register.do, state.tries) == (Do.REGISTER, 1)
     state, _ = step(state, Finished(register.turn))
     assert finish_round(state, {T0: "c-0"}).tries == 0
-
-
-def test_a_change_ends_the_wait():
-    state = settled({})
-    state, (read,) = step(state, CHANGED)
-    state, (wait,) = step(state, Failed(read.turn, "member b: its node is empty"))
-    state, (read,) = step(state, CHANGED)
-    assert (wait.do, read.do) == (Do.WAIT, Do.READ)
-
-
-def test_closing_lets_everything_go_in_order_and_leaves():
-    state = settled({T0: "c-0"})
-    state = left_in_order(*step(state, Close()))
-    assert step(state, CHANGED) == (state, [])
-
-
-@pytest.mark.parametrize("broken", [Do.COMMIT, Do.RELEASE, Do.LEAVE])
-def test_closing_comes_to_its_end_whatever_fails(broken):
-    state = settled({T0: "c-0"})
-    state, actions = step(state, Close())
-    for _ in range(10):
-        if not actions:
-            break
-        action = actions[0]
-        state, actions = step(state, Failed(action.turn, "away") if action.do is broken else Finished(action.turn))
-    assert state.phase is Phase.CLOSED
