@@ -107,7 +107,7 @@ ROWS = (
     _shown(29, "damaged message in the source log", "fetched again 3 times, then the policy; lost = the bad one, reported",
            "integration/test_bad_messages.py::test_each_policy_leaves_out_exactly_the_bad_messages_of_its_kind",
            "integration/test_mirror_troubles.py::test_a_corrupt_message_parks_its_partition_exactly_before_itself",
-           "integration/test_consumer_faults.py::test_a_damaged_message_parks_its_partition_after_what_came_before_it"),
+           "integration/test_consumer_policies.py::test_park_stands_still_at_each_damage_and_the_whole_one_goes_on"),
     _shown(30, "undecodable: streams, codecs, magic, sizes", "the daemon survives 10,000 fuzzed batches",
            "faults/test_source.py::test_f30_the_daemon_survives_fuzzed_batches", "make fuzz",
            lacking="a plain message with a right checksum and wrong sizes inside passes through, and so does a compressed set with"

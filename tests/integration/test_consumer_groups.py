@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 from kazoo.exceptions import NotEmptyError
 
-from kafkawire.model import TopicPartition
 from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
-from tests.integration.readers import ChildReader, Reader, committed, owners, places, shares, wait_for_messages
+from tests.integration.readers import Reader, committed, places, shares, wait_for_messages
 from zkconsumer.engine import groupassignment
-from zkconsumer.group.assignor import assign_range
 
 pytestmark = pytest.mark.real
 MIXED = Mixture(0.5, (0, 1, 2))
@@ -89,46 +85,6 @@ def test_a_jvm_member_and_one_of_ours_split_eight_partitions_and_take_over_from_
                 second.wait_for(80)
 
 
-def test_a_jvm_member_takes_over_from_one_of_ours_that_was_killed(source, unique, load, tmp_path: Path):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 8)
-    begin_at_zero(source, group, topic, 8)
-    config = QUICK
-    with (
-        tools.console_consumer(source, topic, group, from_beginning=False, config=config) as jvm,
-        ChildReader(source.zookeeper, group, topic, tmp_path) as ours,
-    ):
-        wait_until(lambda: evenly(source, group, topic, 4, 4), 20, lambda: ours.err.read_text())
-        load(source, topic, 8, 160)
-        wait_until(lambda: len(ours.got()) == 80, 15, "our half")
-        ours.kill()
-        wait_until(lambda: evenly(source, group, topic, 8), 15, "the JVM to own all")
-        load(source, topic, 8, 160)
-        # ours may not have committed: what it read alone may come again, and nothing may be missing
-        wait_until(lambda: len(set(jvm.lines)) >= 80 + 160, 15, "the messages of both halves")
-        jvm_stopped = jvm.stop()
-    assert len(set(jvm_stopped)) + len(ours.got()) >= 320
-
-
-def test_three_of_ours_with_uneven_streams_assign_as_the_formula_says(source, unique, load):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 11)
-    with (
-        Reader(source.zookeeper, group, {topic: 1}) as a,
-        Reader(source.zookeeper, group, {topic: 3}) as b,
-        Reader(source.zookeeper, group, {topic: 2}) as c,
-    ):
-        threads = [f"{r.consumer_id}-{n}" for r, count in ((a, 1), (b, 3), (c, 2)) for n in range(count)]
-        share = assign_range({topic: list(range(11))}, {topic: threads})
-        wanted = {int(str(tp.partition)): thread for thread, tps in share.items() for tp in tps}
-        wait_until(
-            lambda: owners(source, group, topic) == wanted, 20, lambda: f"{wanted}, have {owners(source, group, topic)}"
-        )
-        load(source, topic, 11, 220)
-        wait_for_messages(220, a, b, c)
-        assert set(places(a, b, c).values()) == {1}
-
-
 def test_members_that_come_and_go_in_order_lose_and_repeat_nothing(source, unique, load):
     topic, group = unique.topic(), unique.group()
     source.create_topic(topic, 6)
@@ -155,38 +111,6 @@ def test_members_that_come_and_go_in_order_lose_and_repeat_nothing(source, uniqu
         a.stop()
     assert set(places(a, b).values()) == {1}
     assert sum(committed(source, group, topic).values()) == sent
-
-
-def test_what_stays_is_read_on_while_others_join(source, unique):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 4)
-    with Reader(source.zookeeper, group, {topic: 1}, consumer_id="a") as a:
-        wait_until(lambda: len(a.owns()) == 4, 10, "all four")
-        before = source.registry().zk.exists(f"/consumers/{group}/owners/{topic}/0").czxid
-        with Reader(source.zookeeper, group, {topic: 1}, consumer_id="b"):
-            wait_until(lambda: evenly(source, group, topic, 2, 2), 10, "2 and 2")
-            after = source.registry().zk.exists(f"/consumers/{group}/owners/{topic}/0").czxid
-    assert before == after
-
-
-def test_a_stolen_owner_node_stops_its_partition_at_once_and_is_not_fought_over(source, unique, load):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 2)
-    path = f"/consumers/{group}/owners/{topic}/0"
-    zk = source.registry().zk
-    with Reader(source.zookeeper, group, {topic: 1}, **OURS) as reader:
-        wait_until(lambda: len(reader.owns()) == 2, 10, "both")
-        zk.delete(path)
-        zk.create(path, b"somebody-0")  # persistent: stays until somebody acts
-        wait_until(lambda: reader.owns() == {TopicPartition(topic, 1)}, 5, "the partition to be let go")
-        load(source, topic, 2, 80)
-        wait_for_messages(40, reader)
-        time.sleep(1.5)
-        assert {got.tp.partition for got in reader.got} == {1}
-        assert zk.get(path)[0] == b"somebody-0"
-        zk.delete(path)
-        wait_for_messages(80, reader, timeout_s=5)
-    assert set(places(reader).values()) == {1}
 
 
 def test_a_live_group_whose_nodes_are_deleted_goes_on_where_it_was_and_idle_offsets_are_written_again(
@@ -219,36 +143,3 @@ def test_a_live_group_whose_nodes_are_deleted_goes_on_where_it_was_and_idle_offs
         assert set(places(a, b).values()) == {1}
         for reader in (a, b):
             assert len([text for text in reader.kinds("offset") if "going on at 0" in text]) == 2
-
-
-def test_an_expired_session_registers_again_under_the_same_name_and_rewinds(source, unique, load):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 2)
-    load(source, topic, 2, 200)
-    with Reader(source.zookeeper, group, {topic: 1}) as reader:
-        wait_for_messages(200, reader)
-        wait_until(lambda: sum(committed(source, group, topic).values()) == 200, 10, "the commit")
-        session, password = reader.connector._engine.assignment.session._client.client_id
-        _expire(source, session, password)
-        wait_until(lambda: any("lost" in text for text in reader.kinds("session")), 10, "the loss")
-        load(source, topic, 2, 120)
-        wait_for_messages(320, reader, timeout_s=10)
-        members = source.registry().zk.get_children(f"/consumers/{group}/ids")
-        assert members == [reader.consumer_id]
-        assert set(owners(source, group, topic)) == {0, 1}
-        reader.stop()
-    assert sum(committed(source, group, topic).values()) == 320
-    assert set(places(reader)) == {(TopicPartition(topic, p), o) for p in (0, 1) for o in range(160)}
-
-
-def _expire(cluster: ClusterClient, session: int, password: bytes) -> None:
-    """A second client takes the session over and ends it (as kazoo's own harness does).
-
-    Without the chroot: looking for it takes a call, and until that is answered the first client may be back.
-    """
-    from kazoo.client import KazooClient
-
-    thief = KazooClient(hosts=cluster.zookeeper.partition("/")[0], client_id=(session, password))
-    thief.start(timeout=10)
-    thief.stop()
-    thief.close()

@@ -18,10 +18,7 @@ from localkafka.load import Load, Mixture
 from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import four_letters
-from tests.integration.mixed import STREAMS, Group
-from tests.integration.ownerlog import OwnerLog
 from tests.integration.readers import Reader, committed, places, wait_for_messages
-from tests.integration.rounds import Traffic
 
 pytestmark = pytest.mark.real
 MIXED = Mixture(0.5, (0, 1, 2))
@@ -99,40 +96,6 @@ def test_a_hundred_cuts_and_five_restarts_leave_nothing_behind(cluster, unique):
         assert set(places(reader).values()) == {1}
         reader.stop()
     load.close()
-
-
-def test_a_process_stopped_for_three_sessions_hands_out_and_commits_nothing_after_its_session(
-    cluster, unique, tmp_path: Path
-):
-    topic, name = unique.topic(), unique.group()
-    cluster.create_topic(topic, 4)
-    group = Group(cluster, cluster, name, topic, 4, tmp_path, SESSION_S)
-    traffic = Traffic(cluster, topic, 4, every_s=0.05)
-    try:
-        with OwnerLog(cluster.zookeeper, name, topic, 4) as log:
-            frozen, other = group.join("ours"), group.join("ours")
-            group.settle()
-            wait_until(lambda: len(frozen.handed()) > 40, 10, "messages")
-            frozen.child.pause()
-            stopped = time.monotonic()
-            group.settle(frozen)
-            time.sleep(max(0.0, stopped + 3 * SESSION_S - time.monotonic()))  # the fault itself
-            frozen.child.resume()
-            thawed = time.monotonic()
-            group.settle(timeout_s=10)
-            back_s = time.monotonic() - thawed
-            sent = traffic.end()
-            wait_until(lambda: sum(log.samples[-1].offsets.values()) == len(sent), 15, "all to be committed")
-        seen = [(row.partition, row.offset) for member in (frozen, other) for row in member.handed()]
-        late = log.handed_out_by_others(frozen.consumer_id, frozen.handed())
-        frozen.stop()
-        other.stop()
-    finally:
-        group.close()
-    assert set(seen) == sent
-    assert len(late) <= STREAMS, late  # each stream's reader may have stood between being handed one and saying so
-    assert log.offsets_that_went_back(lambda owner: True) == []
-    assert back_s <= 2
 
 
 def test_a_blackholed_zookeeper_lets_nothing_out_after_the_session_and_partitions_are_back_in_two_seconds(
