@@ -18,7 +18,6 @@ from tests.integration.mirroring import LOADS, MIXED
 from tests.integration.mirrorprocess import MirrorProcess
 from tests.matrix.foreign import read_by_librdkafka
 
-BESIDE = "dc2."
 SESSION_MS = 4000  # a mirror that was killed is followed by the next one so soon
 
 
@@ -41,8 +40,7 @@ class Copies:
 
 
 class OnceMirror(MirrorProcess):
-    """`mirrormaker run` with delivery.guarantee: exactly-once; several share a group.  beside: a second source, of the
-    same topic, whose copy is named BESIDE and the topic."""
+    """`mirrormaker run` with delivery.guarantee: exactly-once; several share a group."""
 
     def __init__(
         self,
@@ -55,12 +53,10 @@ class OnceMirror(MirrorProcess):
         name: str = "",
         mirror: Mapping[str, object] | None = None,
         towards: Mapping[str, object] | None = None,
-        beside: ClusterClient | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(folder, name or group, env)
         self.source, self.target, self.group, self.topic = source, target, group, topic
-        self.beside = beside
         each = {
             "group.id": group,
             "zookeeper.session.timeout.ms": SESSION_MS,
@@ -68,8 +64,6 @@ class OnceMirror(MirrorProcess):
             "fetch.message.max.bytes": 65536,  # small, so that a kill comes in the middle of much
         }
         sources = [{"name": "dc1", "zookeeper.connect": source.zookeeper, **each}]
-        if beside is not None:
-            sources.append({"name": "dc2", "zookeeper.connect": beside.zookeeper, "topic.prefix": BESIDE, **each})
         settings = {
             "sources": sources,
             "target": {"metadata.broker.list": target.brokers, **(towards or {})},
@@ -87,12 +81,12 @@ class OnceMirror(MirrorProcess):
 
     def committed(self) -> int:
         """Messages before what the group has committed at the source."""
-        return sum(self._positions(self.source).values())
+        return sum(self._positions().values())
 
-    def _positions(self, source: ClusterClient) -> dict[int, int]:
-        zk = source.registry().zk
+    def _positions(self) -> dict[int, int]:
+        zk = self.source.registry().zk
         found = {}
-        for tp in log_end_offsets(source, [self.topic]):
+        for tp in log_end_offsets(self.source, [self.topic]):
             path = f"/consumers/{self.group}/offsets/{tp.topic}/{tp.partition}"
             if zk.exists(path) is not None:
                 found[int(str(tp.partition))] = int(zk.get(path)[0])
@@ -102,17 +96,12 @@ class OnceMirror(MirrorProcess):
         self.wait_for(lambda: self.committed() >= count, f"{count} to be committed, not {self.committed()}", timeout_s)
 
     def wait_all(self, timeout_s: float = 90) -> None:
-        """Until all of the source, or of both, is copied and committed."""
-        for source in (self.source, self.beside):
-            if source is not None:
-                self._wait_all_of(source, timeout_s)
-
-    def _wait_all_of(self, source: ClusterClient, timeout_s: float) -> None:
-        ends = {int(str(tp.partition)): end for tp, end in log_end_offsets(source, [self.topic]).items()}
+        """Wait until everything in the source is copied and committed."""
+        ends = {int(str(tp.partition)): end for tp, end in log_end_offsets(self.source, [self.topic]).items()}
         wait_until(
-            lambda: self._positions(source) == ends,
+            lambda: self._positions() == ends,
             timeout_s,
-            lambda: f"all to be committed: {self._positions(source)} of {ends}; its log ends\n{self.said_last()}",
+            lambda: f"all to be committed: {self._positions()} of {ends}; its log ends\n{self.said_last()}",
         )
 
 
@@ -125,11 +114,10 @@ def load_of(source: ClusterClient, topic: str, partitions: int, count: int) -> L
     return load
 
 
-def copies(source: ClusterClient, target: Modern, topic: str, partitions: int, prefix: str = "") -> Copies:
-    """Source and target compared, partition by partition: the JVM reads the source, librdkafka the target, where the
-    topic has this prefix."""
+def copies(source: ClusterClient, target: Modern, topic: str, partitions: int) -> Copies:
+    """Compare source and target partition by partition: the JVM reads the source, librdkafka the target."""
     there: dict[int, list[tuple[bytes | None, bytes | None]]] = {p: [] for p in range(partitions)}
-    for row in read_by_librdkafka(target.brokers, [prefix + topic]):
+    for row in read_by_librdkafka(target.brokers, [topic]):
         there[row[1]].append((row[4], row[5]))  # type: ignore[index, arg-type]
     here = tools.dump_topic(source, topic, range(partitions))
     rows = {p: [(_octets(row.key), _octets(row.payload)) for row in here[p]] for p in range(partitions)}

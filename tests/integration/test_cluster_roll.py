@@ -178,28 +178,6 @@ def test_a_target_that_becomes_4_x_under_a_mirror_loses_nothing(
         assert "stored as they are: 2; written: 2" in checked.stderr
 
 
-def test_a_target_that_is_rolled_up_and_down_under_a_mirror_loses_nothing(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    load = filled(source, {topic: 3}, 2000, MIXED)
-    target = own_cluster(version="2.8.2", brokers=1)
-    [node] = target.nodes
-
-    def start(version: str) -> None:
-        node.release = releases.release(version)
-        node.restart(timeout_s=150)
-
-    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
-        mirror.wait_all_committed([topic])
-        rolled(mirror, load, topic, node.stop, lambda: start("3.9.1"))
-        assert "target: spoken to as Kafka 3.9 from now on, before as 2.8" in mirror.said()
-        rolled(mirror, load, topic, node.stop, lambda: start("2.8.2"))
-        assert "target: spoken to as Kafka 2.8 from now on, before as 3.9" in mirror.said()
-        assert mirror.stop()[0] == 0
-    assert lost(load, target.brokers, topic)[0] == 0
-
-
 NEWER = pytest.param("2.8.2", "3.9.1", marks=pytest.mark.faults)  # as the other, where no format changes
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from localkafka.kraft import KraftBroker
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED
-from tests.integration.oncecopies import BESIDE, Copies, Modern, OnceMirror, copies, load_of
+from tests.integration.oncecopies import Copies, Modern, OnceMirror, copies, load_of
 from tests.matrix.foreign import read_by_librdkafka
 
 pytestmark = pytest.mark.real
@@ -79,41 +78,6 @@ def test_a_mirror_that_is_killed_under_load_copies_each_message_once(
     source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str, kills: int
 ) -> None:
     assert killed_under_load(source, targets(version), tmp_path, unique, kills) == once(COUNT)
-
-
-def test_a_worker_that_is_killed_under_load_copies_each_message_once(
-    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
-) -> None:
-    topic, target = unique.topic(), targets("2.8.2")
-    load = load_of(source, topic, PARTITIONS, COUNT // 2)
-    with OnceMirror(tmp_path, source, target, unique.group(), topic, mirror={"workers": 2}) as mirror:
-        mirror.wait_said("mirroring with 2 workers")
-        with load.in_background({topic: MIXED}, PARTITIONS, COUNT - COUNT // 2):
-            mirror.wait_committed(1)
-            os.kill(mirror.worker_pids[0], signal.SIGKILL)
-            mirror.wait_said("worker 1 ended with SIGKILL; it is started again")
-        mirror.wait_all()
-        assert mirror.stop()[0] == 0, mirror.said()
-    assert copies(source, target, topic, PARTITIONS) == once(COUNT)
-
-
-def test_each_message_of_two_sources_in_one_mirror_that_is_killed_is_copied_once(
-    source: ClusterClient, target: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
-) -> None:
-    """Topic, partitions, group and offsets are the same at both: only the source's name tells its positions apart."""
-    topic, goal, half = unique.topic(), targets("2.8.2"), COUNT // 2
-    loads = [load_of(cluster, topic, PARTITIONS, half) for cluster in (source, target)]
-    with OnceMirror(tmp_path, source, goal, unique.group(), topic, beside=target) as mirror:
-        for _ in range(2):
-            for load in loads:
-                load.produce(topic, PARTITIONS, half // 2, MIXED)
-            mirror.wait_committed(mirror.committed() + 1)
-            mirror.kill()
-            mirror.start()
-        mirror.wait_all()
-        assert mirror.stop()[0] == 0, mirror.said()
-    assert copies(source, goal, topic, PARTITIONS) == once(COUNT)
-    assert copies(target, goal, topic, PARTITIONS, prefix=BESIDE) == once(COUNT)
 
 
 def test_a_source_topic_named_transaction_state_is_held_back_and_the_target_keeps_its_transactions(

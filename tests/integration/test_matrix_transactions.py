@@ -69,7 +69,7 @@ def stored_in() -> Iterator[Callable[[Site, str, int], Callable[[], int]]]:
         each.close()
 
 
-@pytest.mark.parametrize(("source", "target"), [("2.8.2", "4.3.1"), ("4.3.1", "2.8.2")])
+@pytest.mark.parametrize(("source", "target"), [("4.3.1", "2.8.2")])
 def test_committed_ones_arrive_within_a_second_aborted_ones_never_and_the_lag_comes_to_0(
     sites: Sites,
     unique: Unique,

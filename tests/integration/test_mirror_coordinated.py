@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -146,37 +145,6 @@ def test_two_daemons_share_a_source_without_zookeeper_and_the_death_of_one_loses
         committed.end()
         assert committed.fell == []
 
-    assert_copied(kraft, unique, tmp_path, topic, sent)
-
-
-def test_two_workers_are_two_members_and_the_death_of_one_loses_nothing(
-    kraft: KraftBroker, daemon: Callable[[str, str], MirrorProcess], unique: Unique, tmp_path: Path
-) -> None:
-    topic, group = unique.topic(), unique.group()
-    for name in (topic, f"copy-{topic}"):
-        kraft.topics("--create", "--topic", name, "--partitions", str(PARTITIONS))
-    mirror = daemon("workers", topic)
-    settings = yaml.safe_load(mirror.file.read_text())
-    settings["mirror"]["workers"] = 2
-    mirror.file.write_text(yaml.safe_dump(settings))
-    with (
-        Writer(VERSION, kraft.brokers, topic, PARTITIONS, tmp_path) as writer,
-        Committed(VERSION, kraft.brokers, group, topic, PARTITIONS) as committed,
-        mirror,
-    ):
-        mirror.wait_said("mirroring with 2 workers")
-        wait_until(lambda: min(committed.now()) > 20, 40, lambda: f"commits; {mirror.said()}")
-        report = json.loads(command("status", mirror, "-o", "json").stdout)
-        assert [worker["owned"] for worker in report["workers"]] == [2, 2]
-        os.kill(mirror.worker_pids[1], signal.SIGKILL)
-        mirror.wait_said("worker 2 ended with SIGKILL; it is started again")
-        mirror.wait_said("reading 4 partitions of 1 topic")
-        sent = writer.end()
-        wait_until(lambda: committed.now() == sent, 40, lambda: f"{committed.now()} to be {sent}; {mirror.said()}")
-        code, _ = mirror.stop()
-        assert code == 0, mirror.said()
-        committed.end()
-        assert committed.fell == []
     assert_copied(kraft, unique, tmp_path, topic, sent)
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from localkafka import tools
-from localkafka.client import ClusterClient, log_end_offsets
+from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.kraft import KraftBroker
 from localkafka.load import Mixture
@@ -73,55 +73,6 @@ def test_the_lag_stays_true_while_the_target_hangs_and_the_line_says_why(
     assert len(lines(mirror, "info", "target: broker 0", "answers again after")) == 1
 
 
-def test_partitions_of_other_target_brokers_flow_while_one_hangs_and_the_line_says_what_holds_memory(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic, partitions = unique.topic(), 16
-    target = own_cluster(brokers=2)
-    load = filled(source, {topic: partitions}, 160, PLAIN_ONLY)
-    mirror = Mirror(
-        tmp_path, source, target, unique.group(), topic, target_options={"request.timeout.ms": 2000}
-    )  # fmt: skip
-    with with_source_options(mirror, SMALL_QUEUES):
-        mirror.wait_all_committed([topic])
-        flowing = [p for p in range(partitions) if target.wait_leader(topic, p) == 0]
-        assert 0 < len(flowing) < partitions
-        target.node(1).pause()
-        load.produce(topic, partitions, 6_400, WIDE)  # of each partition more than the queues hold together
-        ends = {tp: end for tp, end in log_end_offsets(source, [topic]).items() if tp.partition in flowing}
-        wait_until(
-            lambda: ends.items() <= mirror.committed([topic]).items(),
-            90,
-            lambda: f"those of broker 0: {mirror.committed([topic])} of {ends}\n{mirror.said_last()}",
-        )
-        mirror.wait_for(lambda: f"MB wait: {topic}" in status(mirror), f"what holds memory: {status(mirror)}")
-        target.node(1).resume()
-        mirror.wait_all_committed([topic], 90)
-        assert mirror.stop()[0] == 0
-
-
-def test_a_target_that_refuses_connections_is_one_warning_and_the_lag_stays_true(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    target = own_cluster(brokers=1, proxied=True)
-    load = filled(source, {topic: 2}, 100, PLAIN_ONLY)
-    with with_source_options(Mirror(tmp_path, source, target, unique.group(), topic), SMALL_QUEUES) as mirror:
-        mirror.wait_all_committed([topic])
-        target.node(0).proxy.refuse()
-        target.node(0).proxy.reset()
-        load.produce(topic, 2, 4_000, WIDE)
-        mirror.wait_for(lambda: "Connection refused" in status(mirror), "the status line to say so")
-        load.produce(topic, 2, 1_000, WIDE)
-        mirror.wait_for(lambda: "lag 5,000," in status(mirror), f"the whole lag: {status(mirror)}")
-        target.node(0).proxy.clear()
-        mirror.wait_all_committed([topic])
-        mirror.wait_for(lambda: "target:" not in status(mirror), "the outage to leave the status line")
-        assert mirror.stop()[0] == 0
-    assert len(lines(mirror, "warning", "target: ")) == 1
-    assert lines(mirror, "info", "target: ", "answers again after")
-
-
 def test_the_lag_of_a_dead_source_broker_is_unknown_and_each_source_says_its_own(
     source: ClusterClient, target: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
 ) -> None:
@@ -154,47 +105,6 @@ def test_the_lag_of_a_dead_source_broker_is_unknown_and_each_source_says_its_own
     assert lines(mirror, "info", "source dc2: rebalance: reading 1 partition ")
 
 
-def test_a_source_broker_that_hangs_is_an_outage_before_any_request_times_out(
-    target: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    source = own_cluster(brokers=1, settings={"zookeeper.session.timeout.ms": "30000"}, zookeeper=None, tick_ms=2000)
-    load = filled(source, {topic: 2}, 100, PLAIN_ONLY)
-    with Mirror(tmp_path, source, target, unique.group(), topic) as mirror:
-        mirror.wait_all_committed([topic])
-        source.node(0).pause()
-        mirror.wait_for(lambda: "lag unknown," in status(mirror), "the lag to be unknown", 20)
-        mirror.wait_for(lambda: "; source dc1: broker 0 (" in status(mirror), "the status line to name it", 10)
-        assert "no answer within 4 s" in status(mirror)
-        source.node(0).resume()
-        load.produce(topic, 2, 100, MIXED)
-        mirror.wait_all_committed([topic])
-        mirror.wait_for(lambda: "lag 0," in status(mirror), "lag 0 again")
-        assert mirror.stop()[0] == 0
-    assert len(lines(mirror, "warning", "source dc1: outage: broker 0 (")) == 1
-    assert len(lines(mirror, "info", "source dc1: over: broker 0 (")) == 1
-
-
-def test_a_zookeeper_out_of_reach_is_said_once_by_us_and_by_nobody_before(
-    source: ClusterClient, target: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    cluster = own_cluster(brokers=1, zookeeper=None)
-    filled(cluster, {topic: 1}, 100, PLAIN_ONLY)
-    with Mirror(tmp_path, cluster, target, unique.group(), topic) as mirror:
-        mirror.wait_all_committed([topic])
-        cluster.zookeeper_server.stop()
-        mirror.wait_said("source dc1: outage: ZooKeeper at ")
-        mirror.wait_for(lambda: "ZooKeeper silent for " in status(mirror), "the status line to say so")
-        cluster.zookeeper_server.start()
-        mirror.wait_said("source dc1: over: ZooKeeper at ")
-        mirror.wait_for(lambda: "silent" not in status(mirror), "the silence to be over")
-        assert mirror.stop()[0] == 0
-    assert len(lines(mirror, "warning", "outage: ZooKeeper")) == 1
-    assert "Connection dropped" not in mirror.said()
-    assert "at=kazoo" not in mirror.said()
-
-
 # ---- target topics ---------------------------------------------------------------------------------------------
 
 
@@ -222,23 +132,6 @@ def test_a_target_topic_that_is_deleted_is_created_again_at_once(
     assert "create it there" not in mirror.said()
 
 
-def test_many_topics_that_the_mirror_creates_at_the_target_are_no_warning(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topics = [unique.topic(f"many{n}") for n in range(6)]
-    target = own_cluster(brokers=2)
-    load = filled(source, dict.fromkeys(topics, 8), 8)
-    with Mirror(tmp_path, source, target, unique.group(), f"many.*{unique.tag}") as mirror:
-        mirror.wait_all_committed(topics)
-        for topic in topics:
-            load.produce(topic, 8, 80, PLAIN_ONLY)
-        mirror.wait_all_committed(topics)
-        assert mirror.stop()[0] == 0
-    assert "create it there" not in mirror.said()
-    assert not lines(mirror, "warning", "target")
-    assert not lines(mirror, "warning", "waits")
-
-
 def test_a_topic_that_kraft_creates_by_its_name_is_no_warning_and_is_created_again(
     source: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
@@ -262,28 +155,3 @@ def test_a_topic_that_kraft_creates_by_its_name_is_no_warning_and_is_created_aga
             assert mirror.stop()[0] == 0
         assert len(lines(mirror, "warning", f"topic {topic} waits: target topic {topic} is gone")) <= 1
         assert "create it there" not in mirror.said()
-
-
-def test_a_deleted_target_topic_that_may_not_be_created_again_waits_by_name(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    target = own_cluster(
-        brokers=1, settings={"delete.topic.enable": "true", "auto.create.topics.enable": "false"}
-    )  # fmt: skip
-    target.create_topic(topic, 1)
-    load = filled(source, {topic: 1}, 100, PLAIN_ONLY)
-    options = {"target.zookeeper.connect": None}
-    with Mirror(tmp_path, source, target, unique.group(), topic, target_options=options) as mirror:
-        mirror.wait_all_committed([topic])
-        tools.topic_command(target, "--delete", "--topic", topic)
-        zk = target.registry().zk
-        wait_until(lambda: zk.exists(f"/brokers/topics/{topic}") is None, 30, "the topic to be deleted")
-        load.produce(topic, 1, 100, PLAIN_ONLY)
-        said = f"waiting 1: {topic}: target topic {topic} does not exist and the target does not create it"
-        mirror.wait_for(lambda: said in status(mirror), "the status line to say so", 20)
-        target.create_topic(topic, 1)
-        mirror.wait_all_committed([topic])
-        mirror.wait_for(lambda: "waiting" not in status(mirror), "nothing to wait any more")
-        assert mirror.stop()[0] == 0
-    assert len(lines(mirror, "warning", "the target does not create it")) == 1

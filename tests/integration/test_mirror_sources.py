@@ -229,50 +229,6 @@ def test_a_source_that_is_absent_at_the_start_holds_up_nothing_and_is_mirrored_o
     assert mirror.copied("far") == Copied(1_000, 0, 0, 0)
 
 
-def test_a_source_whose_brokers_die_stops_no_other(
-    source: ClusterClient, far: Cluster, goal: Cluster, unique: Unique, tmp_path: Path
-) -> None:
-    with Sources(tmp_path, unique, source, far, goal) as mirror:
-        for name in MIXTURES:
-            mirror.produce(name, 1_000)
-        mirror.wait_all_committed("near", "far")
-        far.node(0).kill()
-        try:
-            mirror.wait_said("source far: outage: ")
-            mirror.produce("near", 10_000)
-            mirror.wait_all_committed("near")
-            mirror.wait_for(lambda: "source far: broker 0 (" in mirror.status(), "the status to name the broker")
-        finally:
-            far.node(0).restart()
-        mirror.produce("far", 1_000)
-        mirror.wait_all_committed("far")
-        assert mirror.stop()[0] == 0, mirror.said()
-    assert mirror.copied("near") == Copied(11_000, 0, 0, 0)
-    assert mirror.copied("far") == Copied(2_000, 0, 0, 0)
-
-
-def test_kill_9_of_a_mirror_of_two_sources_loses_nothing_and_repeats_only_what_was_not_committed(
-    source: ClusterClient, far: Cluster, goal: Cluster, unique: Unique, tmp_path: Path
-) -> None:
-    count = 60_000
-    mirror = Sources(tmp_path, unique, source, far, goal, offset_commit_interval_ms=200)
-    mirror.write(near={"fetch.message.max.bytes": 32768}, far={"fetch.message.max.bytes": 32768})
-    for name in MIXTURES:
-        mirror.produce(name, count)
-    with mirror:
-        mirror.wait_for(lambda: mirror.arrived() > count // 2, "a quarter of all to arrive")
-        mirror.kill()
-        committed = sum(sum(mirror.committed(name).values()) for name in MIXTURES)
-        there = mirror.arrived()
-        assert committed <= there < 2 * count
-        mirror.start()
-        mirror.wait_all_committed("near", "far")
-        assert mirror.stop()[0] == 0, mirror.said()
-    copies = [mirror.copied(name) for name in MIXTURES]
-    assert [(copy.source, copy.lost, copy.swapped) for copy in copies] == [(count, 0, 0)] * 2
-    assert sum(copy.duplicates for copy in copies) <= there - committed
-
-
 def test_a_stop_while_the_zookeeper_of_one_source_hangs_commits_what_the_other_has(
     source: ClusterClient, far: Cluster, goal: Cluster, unique: Unique, tmp_path: Path
 ) -> None:

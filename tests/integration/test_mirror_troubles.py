@@ -60,7 +60,7 @@ def test_a_message_larger_than_the_target_takes_parks_its_partition_and_no_other
     assert arrivals(mirror, topic) == {0: 200, 1: 800}
 
 
-@pytest.mark.parametrize("codec", [PLAIN, GZIP])
+@pytest.mark.parametrize("codec", [GZIP])
 def test_a_parked_partition_flows_on_within_one_retry_after_its_cause_is_mended(
     source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path, codec: int
 ) -> None:
@@ -101,7 +101,12 @@ def test_partitions_that_the_target_gets_later_are_used_without_a_restart(
     filled(source, {topic: 2}, 400)
     settings = {"partitioning": "identity", "parked.retry.ms": 1000}
     with Mirror(tmp_path, source, target, unique.group(), topic, settings) as mirror:
-        mirror.wait_said(f"parked 1: {topic}/1: the target topic has 1 partition")
+        mirror.wait_said(
+            f"parked 1: {topic}/1: the target topic has 1 partition and mirror.partitioning is identity: "
+            "add partitions to it (by hand, or mirror.target.grow.partitions: true), or set mirror.partitioning to "
+            "auto or key"
+        )
+        wait_until(lambda: arrivals(mirror, topic) == {0: 200}, 10, mirror.said)
         tools.topic_command(target, "--alter", "--topic", topic, "--partitions", "2")
         mirror.wait_all_committed([topic], 20)
         mirror.wait_said(f"{topic}/1 flows again")
@@ -110,8 +115,7 @@ def test_partitions_that_the_target_gets_later_are_used_without_a_restart(
     assert (found["source"], found["lost"], found["duplicates"]) == (400, 0, 0)
 
 
-@pytest.mark.parametrize("codec", [PLAIN, GZIP])
-@pytest.mark.parametrize("handler", ["", "tests.integration.hooks:same"])
+@pytest.mark.parametrize(("codec", "handler"), [(PLAIN, ""), (GZIP, "tests.integration.hooks:same")])
 def test_a_corrupt_message_parks_its_partition_exactly_before_itself(
     own_cluster: Callable[..., Cluster],
     target: ClusterClient,
@@ -247,27 +251,12 @@ def test_a_missing_target_topic_is_created_with_the_source_s_partitions_before_a
     load.produce(topic, 5, 50, MIXED, batch=10)
     with Mirror(tmp_path, source, target, unique.group(), f"{topic}.*") as mirror:
         mirror.wait_all_committed([topic, f"{topic}-b"])
+        assert "create it there" not in mirror.said()  # leaders of a new topic are late, and that is no warning
+        assert not [line for line in mirror.said().splitlines() if "level=warning" in line and "waits" in line]
     view = target.registry().view(topic)
     assert {len(partition.replicas) for partition in view.topics[topic].values()} == {2}
     assert len(view.partitions(topic)) == 5
     assert len(target.registry().view(f"{topic}-b").partitions(f"{topic}-b")) == 3
-
-
-def test_partitions_that_a_smaller_target_does_not_have_are_parked_when_identity_is_forced(
-    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    target.create_topic(topic, 1)
-    filled(source, {topic: 2}, 400)
-    with Mirror(tmp_path, source, target, unique.group(), topic, {"partitioning": "identity"}) as mirror:
-        mirror.wait_said(
-            f"parked 1: {topic}/1: the target topic has 1 partition and mirror.partitioning is identity: "
-            "add partitions to it (by hand, or mirror.target.grow.partitions: true), or set mirror.partitioning to "
-            "auto or key"
-        )
-        wait_until(lambda: mirror.committed([topic]).get(TopicPartition(topic, 0)) == 200, 10, mirror.said)
-        assert mirror.committed([topic])[TopicPartition(topic, 1)] == 0
-        assert mirror.arrived(topic) == 200
 
 
 def test_new_partitions_of_a_source_topic_lose_nothing(
@@ -463,23 +452,3 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
         f"dc1 {both} 2 {both} 1 re-encode: partition chosen by key, as the target has 1 partition, the source 2",
     ]
     assert log_end_offsets(target, [here]) == {}
-
-
-def test_a_disk_that_syncs_the_map_for_longer_than_the_lease_costs_no_lease(
-    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic, group, folder = unique.topic(), unique.group(), tmp_path / "maps"
-    folder.mkdir()
-    load = filled(source, {topic: 2}, 100)
-    env = {"GROUNDWORK_FAILPOINTS": "offset map sync=sleep:8@2"}
-    with Mirror(tmp_path, source, target, group, topic, {"offset.map.folder": str(folder)}, env=env) as mirror:
-        mirror.wait_said("pass 2: sleep")
-        load.produce(topic, 2, 100, MIXED)
-        mirror.wait_arrived(topic, 200)
-        mirror.wait_all_committed([topic])
-        assert len(source.registry().zk.get_children(f"/consumers/{group}/owners/{topic}")) == 2
-        assert mirror.stop()[0] == 0
-        said = mirror.log.read_text()
-    assert "pass 2: sleep" in said
-    assert "fence" not in said
-    assert "has a hole" not in said

@@ -55,5 +55,9 @@ def test_a_silent_zookeeper_is_told_with_its_seconds_and_never_reads_healthy(
     first = next(n for n, line in enumerate(told) if SILENT.search(line))
     assert all(SILENT.search(line) for line in told[first:])
     assert {count for count, _ in SILENT.findall(outage)} >= {"0"}
+    warned = [line for line in mirror.said().splitlines() if "level=warning " in line and "outage: ZooKeeper" in line]
+    assert len(warned) == 1
+    assert "at=kazoo" not in mirror.said()  # its library does not say the same before us
+    assert "Connection dropped" not in mirror.said()
     found = totals(compared(mirror, topic, 8))
     assert (found["source"], found["lost"], found["phantoms"]) == (1600, 0, 0)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from localkafka.client import ClusterClient
-from localkafka.cluster import Cluster
 from localkafka.load import Load
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED, PLAIN_ONLY, filled
@@ -63,24 +61,3 @@ def test_a_second_writer_is_seen_and_the_partition_waits_with_the_reason(
         mirror.wait_said("what it holds at 300 is not what the source has next", 30)
         assert mirror.arrived(topic) == 305
         assert mirror.stop()[0] == 0
-
-
-def test_a_target_broker_that_is_killed_costs_no_message_and_repeats_none(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    load = filled(source, {topic: 1}, 1000)
-    target = own_cluster(brokers=1)
-    target.create_topic(topic, 1)
-    with resuming(tmp_path, source, target, unique.group(), topic) as mirror:
-        for _ in range(2):
-            there = mirror.arrived(topic)
-            with load.in_background({topic: MIXED}, 1, 4000):
-                mirror.wait_arrived(topic, there + 500, 40)
-                target.node(0).kill()
-            target.node(0).restart()
-            target.wait_leader(topic, 0)
-        mirror.wait_all_committed([topic], 60)
-        assert mirror.stop()[0] == 0, mirror.said()
-    found = held(mirror, topic, 1)
-    assert (found["source"], found["lost"], found["duplicates"], found["phantoms"]) == (9000, 0, 0, 0), mirror.said()
