@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from groundwork.failpoints import FailpointReached, arm
 from kafkawire.model import BrokerPartition, TopicPartition
 from localkafka.seven.cluster import Cluster07
 from sparkpipeline.errors import OffsetOutOfRange, Refused, UnknownPartition
@@ -45,12 +44,6 @@ stages:
   - {{name: counts, inputs: [kafka], mode: partition, partition.by: [topic],
       sql: "select topic, broker, partition, count(*) n, sum(innerIndex) inner from kafka group by all"}}
 """
-
-
-@pytest.fixture(autouse=True)
-def _nothing_armed() -> Iterator[None]:
-    yield
-    arm("")
 
 
 def events(name: str, times_ms: list[int]) -> list[bytes]:
@@ -107,32 +100,20 @@ def test_each_run_loads_what_is_new_within_its_limits(
     }
 
 
-def test_a_rewind_and_its_crashes_lose_and_repeat_nothing(
-    spark: Any, cluster07: Start, unique: Unique, tmp_path: Path
-) -> None:
-    """Each crash goes on where the one before it ended.  The protocol does not know what offsets are: one point of each
-    of its parts is enough here, all of them are tried in test_spark_load_crashes.py."""
+def test_a_rewind_loses_and_repeats_nothing(spark: Any, cluster07: Start, unique: Unique, tmp_path: Path) -> None:
+    """The ledger does not know what offsets are; test_spark_load_crashes.py tries a crash at each of its steps."""
     topic = unique.topic()
     cluster = cluster07(brokers=2)
     load = seven_job(cluster, tmp_path, spark, topics=[topic], time_from="json", time_field="$.at", snapshot_every=1)
     for hour in range(3):
         for partition in (B00, B10):
             fill(cluster, topic, partition, events(f"{partition}", [TEN + hour * HOUR + n for n in range(30)]))
-        crashed = ["ledger after plan", "load after write", "ledger before commit", "ledger after commit"]
-        for point in crashed if hour == 1 else []:
-            crash(point, load)
         load.run()
         assert load.found() == held(cluster, topic)
     assert {hour[-2:] for hour in load.hours()} == {"10", "11", "12"}
     before = {path.name for path in load.data.rglob("*.parquet")}
-    rewound = RewindWanted(topic, TEN + HOUR)
-    arm("ledger after plan=raise@1")
-    with pytest.raises(FailpointReached):
-        run_rewind(load.config, spark, load.told.append, rewound)
-    for point in ("load after audit", "ledger before commit", "ledger during publish", "ledger before done"):
-        crash(point, load)
-        assert sum(row.rows for row in files_of(load.ledger)) == 180
-    load.run()
+    run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN + HOUR))
+    assert sum(row.rows for row in files_of(load.ledger)) == 180
     after = {path.name for path in load.data.rglob("*.parquet")}
     assert load.found() == held(cluster, topic)
     assert len(before & after) == 2, "the first hour of both partitions stays as it was"
@@ -143,13 +124,6 @@ def test_a_rewind_and_its_crashes_lose_and_repeat_nothing(
     assert load.found() == held(cluster, topic)
     with pytest.raises(Refused, match="nothing of"):
         run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN + 9 * HOUR))
-
-
-def crash(point: str, load: SevenJob) -> None:
-    arm(f"{point}=raise@1")
-    with pytest.raises(FailpointReached):
-        load.run()
-    arm("")
 
 
 def test_brokers_that_go_and_positions_that_are_none(
