@@ -32,8 +32,6 @@ OURS = {"rebalance_backoff_ms": 700, "rebalance_max_retries": 3, "zookeeper_sess
 PATIENT = {"rebalance_backoff_ms": 1000, "rebalance_max_retries": 10, "zookeeper_session_timeout_ms": 6000}
 STATIC = '{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1394154511599"}'
 
-BLANKS = '{ "version" : 1, "subscription" : { "t" : 1 }, "pattern" : "static", "timestamp" : 1394154511599 }'
-
 
 class Planted:
     """A ZooKeeper below a chroot of its own, without brokers: topics and members are nodes that a test writes."""
@@ -89,20 +87,6 @@ def reads(ours: Reader, *partitions: int) -> None:
     """Wait until it reads these and no others."""
     wanted = {TopicPartition("t", p) for p in partitions}
     wait_until(lambda: ours.owns() == wanted, 10, lambda: f"{partitions}; {ours.owns()}, {ours.events}")
-
-
-def test_an_id_node_that_is_empty_for_a_moment_costs_nothing_of_what_we_read(planted):
-    planted.topic("t", 2)
-    with reader(planted, **PATIENT) as ours:
-        reads(ours, 0, 1)
-        before = planted.zk.exists("/consumers/g/owners/t/0").czxid
-        planted.member("g_x", "")
-        wait_until(lambda: not ours.connector.settled, 5, "the round that cannot read x")
-        assert len(planted.owners()) == 2
-        planted.zk.set("/consumers/g/ids/g_x", STATIC.encode())
-        reads(ours, 0)
-        assert planted.owners() == {0: "g_ours-0"}
-        assert planted.zk.exists("/consumers/g/owners/t/0").czxid == before
 
 
 def test_an_id_node_that_is_empty_for_ever_is_left_out_after_the_alarm(planted):
@@ -230,17 +214,6 @@ def test_a_filter_that_cannot_be_translated_makes_us_leave_with_the_reason(plant
         assert isinstance(error.__cause__, FilterUnknown)
         assert error.__cause__.member == "g_x"
         wait_until(lambda: planted.ids() == ["g_x"] and not planted.owners(), 5, "our nodes to go")
-
-
-def test_a_filter_that_backtracks_for_ever_is_evaluated_and_stops_nobody(planted):
-    planted.topic("t", 2)
-    for n in range(10):
-        planted.topic("a" * 240 + str(n), 1)
-    with reader(planted) as ours:
-        reads(ours, 0, 1)
-        planted.member("g_x", STATIC.replace("static", "white_list").replace('"t"', '"(.|.)*!|t"'))
-        reads(ours, 0)
-        assert ours.errors == []
 
 
 def test_more_threads_than_partitions_is_said_once_and_no_round_follows(planted):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import pytest
 
@@ -119,38 +118,14 @@ class SaysWhere(ConsumerListener):
         return earliest + 5
 
 
-@pytest.mark.parametrize("hub", ["caller", "own"])
-def test_a_position_beyond_the_end_is_the_listeners_to_decide(source, unique, hub: Literal["caller", "own"]):
+def test_a_position_beyond_the_end_is_the_listeners_to_decide(source, unique):
     topic, group = topic_with(source, unique.topic(), 1, 50), unique.group()
     tp = TopicPartition(topic, 0)
     source.registry().zk.create(znodes.offset(group, tp), b"999", makepath=True)
     listener = SaysWhere()
     options = config(source.zookeeper, group, auto_offset_reset="largest", consumer_timeout_ms=1500)
-    with ConsumerConnector(options, hub, listener=listener) as connector:
+    with ConsumerConnector(options, "caller", listener=listener) as connector:
         (stream,) = connector.create_message_streams({topic: 1})[topic]
         assert rest(stream) == [(0, n) for n in range(5, 50)]
     assert listener.asked == [(tp, 999, 0, 50)]
     assert committed(source, group, topic) == {0: 50}
-
-
-def test_a_position_that_retention_has_cut_off_is_the_listeners_to_decide(own_cluster, unique):
-    cluster = own_cluster(settings={"log.segment.bytes": 4096})
-    topic, group = topic_with(cluster, unique.topic(), 1, 400), unique.group()
-    tp = TopicPartition(topic, 0)
-    cluster.registry().zk.create(znodes.offset(group, tp), b"10", makepath=True)
-    node = cluster.node(0)
-    node.stop()
-    segments = sorted(node.segments(topic, 0))
-    for old in segments[:2]:  # as retention does
-        for file in old.parent.glob(f"{old.stem}.*"):
-            file.unlink()
-    node.restart()
-    cluster.wait_in_sync(topic)
-    first = int(segments[2].stem)
-    listener = SaysWhere()
-    options = config(cluster.zookeeper, group, consumer_timeout_ms=3000)
-    with ConsumerConnector(options, "caller", listener=listener) as connector:
-        (stream,) = connector.create_message_streams({topic: 1})[topic]
-        assert rest(stream) == [(0, n) for n in range(first + 5, 400)]
-    assert listener.asked == [(tp, 10, first, 400)]
-    assert first > 10

@@ -120,12 +120,8 @@ def test_a_group_of_the_jvm_moves_offline_reads_on_from_kafka_and_comes_back(
     assert str(status["node"]).startswith("rolled-back")
 
 
-@pytest.mark.parametrize(
-    "point", ["migrate before write@2", "migrate after write@1", "migrate after journal@2", "migrate before marker@1"]
-)
-def test_kill_9_in_the_middle_of_a_copy_and_the_same_command_again(
-    source: ClusterClient, unique, tmp_path: Path, point: str
-):
+# tests/groupadmin/migrate/test_runner_kills.py kills a copy at every point.
+def test_kill_9_in_the_middle_of_a_copy_and_the_same_command_again(source: ClusterClient, unique, tmp_path: Path):
     topic, plan = unique.topic("orders"), tmp_path / "plan.json"
     source.create_topic(topic, 3)
     load(source, topic, 3, 30)
@@ -138,7 +134,7 @@ def test_kill_9_in_the_middle_of_a_copy_and_the_same_command_again(
     migrate("plan", *reach, *(word for name in names for word in ("--group", name)), *at, *clamp)
     migrate("check", *reach, *at, "--offsets-replicas", "1")
     copy = ("copy", *reach, *at, "--execute", *QUICK, "-o", "json")
-    killed(point, *copy)
+    killed("migrate after write@1", *copy)
     done = rows(migrate(*copy))
     assert {row["phase"] for row in done} == {"copied"}
     migrate("verify", *reach, *at, *QUICK)

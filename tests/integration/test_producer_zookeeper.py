@@ -63,22 +63,6 @@ def test_a_broker_that_goes_leaves_the_pool_and_one_that_comes_joins_it(cluster,
     assert producer.counts.acked == 300
 
 
-def test_a_killed_broker_costs_nothing(cluster, producer, unique):
-    topic = unique.topic()
-    cluster.create_topic(topic, partitions=4, replication=2)
-    producer.send_many(topic, [b"before"] * 100).result(WAIT_S)
-    cluster.wait_in_sync(topic)  # so that the other broker may lead
-    killed = 1 - cluster.registry().controller()
-    cluster.node(killed).kill()
-    try:
-        producer.send_many(topic, [b"while"] * 100).result(60)
-        wait_for_pool(producer, {1 - killed})
-    finally:
-        cluster.node(killed).restart()
-    wait_for_pool(producer, {0, 1})
-    assert stored(cluster, topic) >= 200
-
-
 def test_a_new_topic_is_found_and_so_is_one_that_the_brokers_create(cluster, producer, unique):
     made, named = unique.topic("made"), unique.topic("named")
     producer.send(named, b"v").result(WAIT_S)

@@ -170,11 +170,8 @@ def test_a_group_begins_the_new_log_by_its_reset_policy(deleting: Cluster, uniqu
         again.stop()
 
 
-@pytest.mark.parametrize("storage", STORAGE)
-def test_a_running_member_begins_the_new_log_by_its_reset_policy(
-    deleting: Cluster, unique: Unique, storage: str
-) -> None:
-    topic, group, options = unique.topic(), unique.group(), STORAGE[storage]
+def test_a_running_member_begins_the_new_log_by_its_reset_policy(deleting: Cluster, unique: Unique) -> None:
+    topic, group, options = unique.topic(), unique.group(), STORAGE["dual"]
     filled(deleting, {topic: 1}, 20, PLAIN_ONLY)
     with Reader(deleting.zookeeper, group, {topic: 1}, **options) as reader:
         wait_for_messages(20, reader)
@@ -183,8 +180,7 @@ def test_a_running_member_begins_the_new_log_by_its_reset_policy(
         wait_for_messages(50, reader)
         assert [got.offset for got in reader.got] == [*range(20), *range(30)]
         reader.stop()
-    if storage != "kafka":
-        assert committed(deleting, group, topic) == {0: 30}
+    assert committed(deleting, group, topic) == {0: 30}
 
 
 def test_the_same_number_in_the_new_log_is_written_again(deleting: Cluster, unique: Unique) -> None:

@@ -115,10 +115,6 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
         yield secured
 
 
-def test_each_protocol_and_mechanism_of_3_9_without_zookeeper(faulty: SecuredBroker) -> None:
-    each_carries_messages(faulty)
-
-
 def test_each_mistake_is_one_sentence(faulty: SecuredBroker, tmp_path: Path) -> None:
     of, other = faulty.options, Authority(tmp_path / "other", "other")
     ca, stranger = str(other.certificate), other.issue("stranger")

@@ -53,21 +53,6 @@ def test_ends_of_logs_are_told_and_nothing_is_created(source: ClusterClient, uni
         assert f"{topic}-not" not in brokers.view(refresh=True).topics
 
 
-def test_a_leader_that_dies_is_asked_for_at_its_successor(own_cluster: Callable[..., Cluster], unique: Any) -> None:
-    cluster, topic = own_cluster(brokers=2), unique.topic()
-    tp = TopicPartition(topic, 0)
-    cluster.create_topic(topic, partitions=1, replication=2)
-    load = Load(cluster.brokers, cluster.version)
-    load.send(tp, 30, MIXTURE)
-    load.close()
-    with Brokers(access_of(cluster)) as brokers:
-        leader = brokers.leader(tp)
-        assert brokers.latest([tp]) == {tp: 30}
-        cluster.node(leader.id).kill()
-        assert brokers.latest([tp]) == {tp: 30}
-        assert brokers.leader(tp).id != leader.id
-
-
 @pytest.mark.parametrize(("version", "spoken"), [("0.9.0.1", "0.9"), ("0.10.2.2", "0.10.2")])
 def test_a_release_is_found_out_and_times_are_as_exact_as_it_can_tell(
     own_cluster: Callable[..., Cluster], unique: Any, version: str, spoken: str

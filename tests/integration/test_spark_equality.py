@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from localkafka import tools
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.tools import Dumped
-from localkafka.waiting import wait_until
 from sparkpipeline.ranges import OffsetRange, ranges_text
 from tests.integration.sparktopics import Field, produce
 
@@ -179,49 +176,3 @@ def test_what_was_counted_is_what_is_written(spark: Any, source: ClusterClient, 
     assert written.count() == 600
     assert written.where("partition = 0").agg({"offset": "max"}).collect()[0][0] == 299
     assert reading(spark, source, subscribe=topic).count() == 650
-
-
-@pytest.fixture
-def filled_pair(own_cluster: Callable[..., Cluster], unique: Any) -> tuple[Cluster, str, Rows]:
-    """Two brokers behind proxies, and a replicated partition of 24 MB."""
-    cluster = own_cluster(brokers=2, proxied=True)
-    topic = unique.topic()
-    cluster.create_topic(topic, partitions=1, replication=2)
-    draw = random.Random(5)
-    rows: Rows = [(b"%d" % n, draw.randbytes(1000)) for n in range(24_000)]
-    produce(cluster, TopicPartition(topic, 0), rows, a_set=1000)
-    return cluster, topic, rows
-
-
-def test_a_leader_that_dies_in_the_middle_of_a_task_costs_no_row_and_no_task(
-    spark: Any, filled_pair: tuple[Cluster, str, Rows]
-) -> None:
-    cluster, topic, rows = filled_pair
-    leader = cluster.node(cluster.wait_leader(topic, 0))
-    leader.proxy.throttle(8 << 20, "to_client")
-    before = leader.proxy.counters.bytes_to_client
-    frame = reading(spark, cluster, subscribe=topic, **{"fetchOffset.numRetries": 20})
-    group = f"kill-{topic}"
-
-    def sums() -> Any:
-        spark.sparkContext.setJobGroup(group, "a leader dies")
-        return frame.selectExpr("count(*) as n", "sum(crc32(value)) as crcs", "min(offset)", "max(offset)").collect()[0]
-
-    with ThreadPoolExecutor(1) as pool:
-        read = pool.submit(sums)
-        wait_until(
-            lambda: leader.proxy.counters.bytes_to_client - before > 6 << 20 or read.done(),
-            60,
-            "a quarter of the topic",
-        )
-        assert not read.done(), "the topic was read before its leader could be killed"
-        leader.kill()
-        found = read.result(timeout=90)
-    assert tuple(found) == (len(rows), sum(zlib.crc32(value or b"") for _, value in rows), 0, len(rows) - 1)
-    tracker = spark.sparkContext.statusTracker()
-    stages = [
-        tracker.getStageInfo(stage)
-        for job in tracker.getJobIdsForGroup(group)
-        for stage in tracker.getJobInfo(job).stageIds
-    ]
-    assert sum(stage.numFailedTasks for stage in stages if stage is not None) == 0
