@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,6 @@ from localkafka import containers, ports, releases, tools
 from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.cluster import Cluster
 from localkafka.errors import LocalKafkaError
-from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from tests import children
@@ -65,13 +63,6 @@ def test_leaving_a_cluster_leaves_no_process_and_no_folder(zk_server: ZooKeeperA
     assert not cluster.folder.exists()
 
 
-def test_two_clusters_share_one_zookeeper_and_nothing_else(own_cluster: Start, target: ClusterClient) -> None:
-    mine = own_cluster()
-    assert mine.zookeeper.partition("/")[0] == target.zookeeper.partition("/")[0]
-    mine.create_topic("only-here")
-    assert not target.zk().exists("/brokers/topics/only-here")
-
-
 def test_settings_and_topic_configuration_reach_the_broker(own_cluster: Start) -> None:
     cluster = own_cluster(settings={"message.max.bytes": 1000, "auto.create.topics.enable": False})
     cluster.create_topic("t", partitions=3, config={"retention.ms": 86_400_000})
@@ -100,52 +91,6 @@ def test_a_cluster_takes_given_ports_and_advertises_a_name() -> None:
         assert payloads(cluster, "t") == LINES
 
 
-def test_restart_after_kill_does_not_wait_for_the_dead_session() -> None:
-    with Cluster(tick_ms=2000, settings={"zookeeper.session.timeout.ms": 40_000}) as cluster:
-        cluster.create_topic("t")
-        tools.console_producer(cluster, "t", LINES)
-        started = time.monotonic()
-        cluster.node(0).kill()
-        assert cluster.registry().broker(0) is not None, "its id node outlives it"
-        cluster.node(0).restart()
-        cluster.wait_in_sync("t")
-        assert time.monotonic() - started < 30
-        assert payloads(cluster, "t") == LINES
-
-
-def test_killed_together_they_come_back_one_after_the_other_on_other_ports(own_cluster: Start) -> None:
-    cluster = own_cluster(brokers=2)
-    cluster.create_topic("t", partitions=2, replication=2)
-    before = cluster.brokers
-    for node in cluster.nodes:
-        node.kill()
-    for node in cluster.nodes:
-        node.restart(port=0)
-    cluster.wait_in_sync("t")
-    assert not set(before.split(",")) & set(cluster.brokers.split(","))
-
-
-def test_stop_and_restart_move_the_leader(own_cluster: Start) -> None:
-    cluster = own_cluster(brokers=2)
-    cluster.create_topic("t", replication=2)
-    leader = cluster.wait_leader("t", 0)
-    cluster.node(leader).stop()
-    assert not cluster.node(leader).running
-    assert cluster.wait_leader("t", 0, other_than=leader) == 1 - leader
-    cluster.node(leader).restart()
-    cluster.wait_in_sync("t")
-
-
-def test_a_paused_leader_is_replaced_and_joins_again_when_resumed(own_cluster: Start) -> None:
-    cluster = own_cluster(brokers=2, settings={"zookeeper.session.timeout.ms": 1500})
-    cluster.create_topic("t", replication=2)
-    leader = cluster.wait_leader("t", 0)
-    cluster.node(leader).pause()
-    assert cluster.wait_leader("t", 0, other_than=leader) == 1 - leader
-    cluster.node(leader).resume()
-    cluster.wait_in_sync("t")
-
-
 def test_nodes_of_a_live_broker_are_never_deleted(own_cluster: Start) -> None:
     cluster = own_cluster()
     node = cluster.registry().broker(0)
@@ -169,16 +114,6 @@ def test_a_broker_that_cannot_start_is_quoted_and_its_folder_kept(zk_server: Zoo
         assert cluster.node(0).log.is_file()
     finally:
         shutil.rmtree(cluster.folder)
-
-
-def test_zookeeper_can_be_killed_and_comes_back_with_its_data() -> None:
-    with Cluster() as cluster:
-        cluster.create_topic("t")
-        cluster.zookeeper_server.kill()
-        assert not cluster.zookeeper_server.running
-        cluster.zookeeper_server.restart()
-        cluster.wait_in_sync("t")
-        cluster.wait_registered()
 
 
 def test_flip_byte_damages_one_message_and_recovery_does_not_cut_the_log(own_cluster: Start) -> None:
@@ -227,15 +162,6 @@ def test_clients_of_a_proxied_cluster_feel_its_faults(own_cluster: Start) -> Non
     node.restart(port=0)
     assert node.address == address, "the proxy keeps its address, the broker has moved behind it"
     assert log_end_offsets(cluster, ["t"]) == {TopicPartition("t", 0): 60}
-
-
-def test_a_proxy_before_zookeeper_keeps_the_chroot(own_cluster: Start) -> None:
-    cluster = own_cluster()
-    with Proxy(cluster.zookeeper_address) as proxy:
-        outside = ClusterClient(cluster.version, cluster.zookeeper_through(proxy), cluster.brokers, cluster.folder)
-        assert outside.registry().brokers() == [0]
-        assert proxy.counters.connections == 1
-        outside.close()
 
 
 def test_an_attached_client_sees_the_cluster_that_was_described(own_cluster: Start, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPar
 from sparkpipeline.load.cluster import chosen, take_snapshot
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.plan import LogBounds
-from tests.fakes.broker import Close, Fail, FakeCluster, LeaveOut, Throttle, entry
+from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -43,12 +43,6 @@ def test_ends_of_logs_are_asked_in_one_question_a_leader(cluster: FakeCluster) -
     assert all(request.body["topics"] == [] for request in cluster.seen("metadata"))  # never by name
 
 
-def test_nobody_is_asked_about_no_partitions(cluster: FakeCluster) -> None:
-    with opened(cluster) as brokers:
-        assert brokers.latest([]) == {}
-    assert cluster.requests == []
-
-
 def test_a_known_leader_is_asked_without_metadata(cluster: FakeCluster) -> None:
     leader = Broker(1, "127.0.0.1", cluster.ports[1])
     access = ClusterAccess(tuple(cluster.bootstrap))
@@ -56,24 +50,6 @@ def test_a_known_leader_is_asked_without_metadata(cluster: FakeCluster) -> None:
         assert brokers.leader(T0) == leader
         assert brokers.latest([T0]) == {T0: 5}
     assert cluster.seen("metadata") == []
-
-
-def test_a_partition_that_moved_is_asked_at_its_new_leader_without_waiting(cluster: FakeCluster) -> None:
-    waits: list[float] = []
-    with opened(cluster, waits) as brokers:
-        assert brokers.leader(T0).id == 1
-        cluster.move("t", 0, 2)
-        assert brokers.latest([T0, T1]) == {T0: 5, T1: 0}
-        assert brokers.leader(T0).id == 2
-    assert waits == []
-
-
-def test_a_link_that_breaks_is_no_error(cluster: FakeCluster) -> None:
-    with opened(cluster) as brokers:
-        assert brokers.latest([T0]) == {T0: 5}
-        cluster.script("list_offsets", Close())
-        cluster.append("t", 0, entry(b"new"))
-        assert brokers.latest([T0]) == {T0: 6}
 
 
 def test_waits_grow_and_then_the_leader_is_given_up(cluster: FakeCluster) -> None:
@@ -136,13 +112,6 @@ def test_a_dead_leader_that_metadata_goes_on_naming_is_named(cluster: FakeCluste
             brokers.latest([T0, T1])
 
 
-def test_a_leader_that_comes_back_while_it_is_waited_for_is_found(cluster: FakeCluster) -> None:
-    access = ClusterAccess(tuple(cluster.bootstrap))
-    with Brokers(access, sleep=lambda seconds: cluster.start(1)) as brokers:
-        cluster.stop(1)
-        assert brokers.latest([T0]) == {T0: 5}
-
-
 @pytest.mark.parametrize(
     ("tp", "says"),
     [
@@ -181,22 +150,6 @@ def test_when_nobody_answers_everybody_tried_is_named(cluster: FakeCluster) -> N
     with opened(cluster, retries=1) as brokers, pytest.raises(Unreachable) as caught:
         brokers.view()
     assert all(str(port) in str(caught.value) for port in ports)
-
-
-def test_a_cluster_that_was_there_is_waited_for(cluster: FakeCluster) -> None:
-    waits: list[float] = []
-
-    def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        if sum(waits) > 15:
-            cluster.start(1, cluster.ports[1])
-
-    with Brokers(ClusterAccess(tuple(cluster.bootstrap), retries=0), sleep=sleep) as brokers:
-        assert brokers.latest([T0]) == {T0: 5}
-        for broker in (1, 2):
-            cluster.stop(broker)
-        assert brokers.latest([T0]) == {T0: 5}
-    assert 15 < sum(waits) <= 30
 
 
 def test_files_answer_for_times_before_0_10_1(cluster: FakeCluster) -> None:

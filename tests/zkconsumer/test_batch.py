@@ -106,29 +106,6 @@ def test_an_acknowledged_batch_is_done_at_once():
     assert (world.cursor.committable(), world.cursor.drained) == (2, True)
 
 
-def test_on_ack_batches_count_in_any_order_and_only_when_acknowledged():
-    world = World(delivery="on-ack")
-    world.cursor.enqueue(fetched(rows(0, 2)), 100)
-    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
-    batches = world.stream.batches()
-    first, second = next(batches), next(batches)
-    with pytest.raises(ConsumerTimeout):
-        next(batches)
-    second.ack()
-    assert world.cursor.committable() == 0
-    first.ack()
-    assert (world.cursor.committable(), world.budget.used) == (4, 0)
-
-
-def test_at_most_once_a_batch_is_committed_before_it_is_handed_out():
-    commits: list[int] = []
-    world = World(delivery="at-most-once", commit=lambda tp, at: commits.append(at))
-    world.cursor.enqueue(fetched(rows(0, 2)), 100)
-    assert next(world.stream.batches()).offsets == [0, 1]
-    assert commits == [2]
-    assert world.cursor.committable() == 2
-
-
 def test_what_comes_before_damage_is_a_batch_and_the_damage_is_told_after_it():
     world = World()
     world.cursor.enqueue(fetched(rows(0, 3), damage=2 * 33 + 30), 100)
@@ -159,34 +136,6 @@ def test_checksums_are_left_alone_where_nobody_wants_them():
     assert next(world.stream.batches()).offsets == [0, 1]
 
 
-def test_batches_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
-    world = World()
-    world.cursor.enqueue(fetched(rows(0, 3)), 100)
-    assert next(world.stream).offset == 0
-    with pytest.raises(ConsumerTimeout):
-        next(world.stream.batches())
-    world.cursor.refetch_withheld()
-    world.cursor.enqueue(fetched(rows(1, 2), 1), 100)
-    assert next(world.stream.batches()).offsets == [1, 2]
-    assert world.cursor.committable() == 1
-
-
-def test_a_paused_partition_gives_no_batch_and_the_one_in_hand_may_be_done():
-    world = World()
-    world.cursor.enqueue(fetched(rows(0, 2)), 100)
-    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
-    batches = world.stream.batches()
-    next(batches)
-    world.cursor.pause()
-    with pytest.raises(ConsumerTimeout):
-        next(batches)
-    assert world.cursor.committable() == 2
-    world.cursor.resume()
-    assert (world.cursor.position, world.cursor.committable()) == (2, 2)
-    world.cursor.enqueue(fetched(rows(2, 2), 2), 100)
-    assert next(batches).offsets == [2, 3]
-
-
 def test_a_reader_that_will_not_come_back_keeps_nobody_waiting_and_its_batch_is_not_done():
     world = World()
     world.cursor.enqueue(fetched(rows(0, 2)), 100)
@@ -194,14 +143,6 @@ def test_a_reader_that_will_not_come_back_keeps_nobody_waiting_and_its_batch_is_
     world.cursor.close()
     world.stream.give_up(threading.get_ident())
     assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 0, 0)
-
-
-def test_done_says_it_for_the_last_batch_of_a_loop():
-    world = World()
-    world.cursor.enqueue(fetched(rows(0, 2)), 100)
-    next(world.stream.batches())
-    world.stream.done()
-    assert world.cursor.committable() == 2
 
 
 # ---- sets of several pieces ------------------------------------------------------------------------------------
@@ -255,20 +196,6 @@ def test_nothing_more_of_a_set_is_handed_out_once_its_partition_is_let_go():
     assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 2, 0)
 
 
-def test_a_pause_between_two_batches_of_a_set_leaves_nothing_out():
-    world = World()
-    world.cursor.enqueue(fetched(large(0, 5)), 100)
-    batches = world.stream.batches()
-    assert next(batches).offsets == [0, 1]
-    world.cursor.pause()
-    with pytest.raises(ConsumerTimeout):
-        next(batches)
-    world.cursor.resume()
-    assert world.cursor.position == 2
-    world.cursor.enqueue(fetched(large(2, 3), 2), 100)
-    assert [next(batches).offsets for _ in range(2)] == [[2, 3], [4]]
-
-
 def test_damage_in_a_later_piece_is_told_after_the_batch_before_it():
     world = World()
     world.cursor.enqueue(fetched(large(0, 5), damage=3 * 100_026 + 5000), 100)
@@ -279,18 +206,6 @@ def test_damage_in_a_later_piece_is_told_after_the_batch_before_it():
         next(batches)
     ((at, error),) = world.corrupt
     assert (at, error.offset, error.position, world.cursor.committable()) == (3, 3, 3 * 100_026, 3)
-
-
-def test_messages_asked_for_between_two_batches_leave_nothing_out():
-    world = World()
-    world.cursor.enqueue(fetched(large(0, 5)), 100)
-    assert next(world.stream.batches()).offsets == [0, 1]
-    with pytest.raises(ConsumerTimeout):
-        next(world.stream)
-    world.cursor.refetch_withheld()
-    assert world.cursor.position == 2
-    world.cursor.enqueue(fetched(large(2, 3), 2), 100)
-    assert [next(world.stream).offset for _ in range(3)] == [2, 3, 4]
 
 
 def test_acknowledged_pieces_count_in_any_order():
@@ -334,24 +249,3 @@ def test_damage_behind_a_batch_is_told_though_its_partition_was_paused_meanwhile
     world.cursor.refetch(2)
     world.cursor.enqueue(fetched(rows(2, 4), 2), 100)
     assert next(reading).offsets == [2, 3, 4, 5]
-
-
-def test_an_exception_that_ends_a_batch_before_it_is_there_loses_nothing_and_ends_no_iteration(monkeypatch):
-    world = World()
-    world.cursor.enqueue(fetched(rows(0, 3)), 100)
-    reading = world.stream.batches()
-    with monkeypatch.context() as broken:
-
-        def interrupted(*args):
-            raise KeyboardInterrupt
-            yield
-
-        broken.setattr(MessageSet, "pieces", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            next(reading)
-    with pytest.raises(ConsumerTimeout):
-        next(reading)
-    assert (world.cursor.next_delivery, world.cursor.withheld, world.cursor.committable()) == (0, True, 0)
-    world.cursor.refetch_withheld()
-    world.cursor.enqueue(fetched(rows(0, 3)), 100)
-    assert next(reading).offsets == [0, 1, 2]
