@@ -151,7 +151,7 @@ def test_f06_killed_before_the_first_commit(run: Run) -> None:
 # ---- frozen ---------------------------------------------------------------------------------------------------------
 
 
-@row("F7", "SIGSTOP for half a session", Accept(duplicates=0, rebalances=0), daemons=2, short=True)
+@row("F7", "SIGSTOP for half a session", Accept(duplicates=0, rebalances=0), daemons=2)
 def test_f07_frozen_for_half_a_session(run: Run) -> None:
     frozen, _other = run.daemons
     with run.fault(frozen, affected=[]):

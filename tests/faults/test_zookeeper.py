@@ -38,7 +38,7 @@ def test_f10_the_session_expires(run: Run) -> None:
     run.wait_caught_up()
 
 
-@row("F11", "a ZooKeeper server restarts within the session", Accept(duplicates=0, rebalances=0), daemons=2, short=True)
+@row("F11", "a ZooKeeper server restarts within the session", Accept(duplicates=0, rebalances=0), daemons=2)
 def test_f11_zookeeper_restarts_in_time(run: Run) -> None:
     with run.fault(affected=[]):
         for server in run.sites.source.ensemble.servers:

@@ -43,8 +43,7 @@ def sending(producer: Producer, topic: str) -> Iterator[list[int]]:
         thread.join()
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip"])
-@pytest.mark.parametrize("confirm", ["offsets", "none"])
+@pytest.mark.parametrize(("confirm", "codec"), [("offsets", "gzip"), ("none", "none")])
 def test_kills_lose_nothing_that_is_confirmed_and_no_more_than_is_counted(
     cluster07: Callable[..., Cluster07], unique: Any, confirm: str, codec: str
 ) -> None:

@@ -17,7 +17,6 @@ from localkafka.waiting import wait_until
 from tests.integration.readers import places, wait_for_messages
 from tests.integration.sevens import (
     member,
-    names,
     offsets,
     owners,
     registrations,
@@ -66,24 +65,6 @@ def test_a_group_divides_in_text_order_commits_bytes_and_hands_over(cluster07: S
     ends = {str(p): end for p, end in cluster.ends(topic).items()}
     assert offsets(zk, group, topic) == ends
     assert owners(zk, group, topic) == registrations(zk, group) == {}
-
-
-def test_a_broker_takes_its_partitions_away_and_brings_them_back(cluster07: Start, unique: Any) -> None:
-    cluster = cluster07(partitions={0: 1, 1: 2})
-    zk, group, topic = cluster.zk(), unique.group(), unique.topic()
-    fill(cluster, topic)
-    with member(cluster, group, {topic: 1}) as reader:
-        wait_for_messages(60, reader)
-        cluster.node(1).stop()
-        wait_until(lambda: names(reader.owns()) == ["0-0"] == sorted(owners(zk, group, topic)), 20, "0-0 alone")
-        assert offsets(zk, group, topic)["1-1"] > 0  # committed when it was let go
-        cluster.produce(topic, 0, 0, [b"meanwhile"])
-        wait_until(lambda: b"meanwhile" in values(reader), 30, "what is still there to be read")
-        cluster.node(1).restart()
-        wait_until(lambda: sorted(owners(zk, group, topic)) == ["0-0", "1-0", "1-1"], 30, "all again")
-        cluster.produce(topic, 1, 1, [b"after"])
-        wait_until(lambda: b"after" in values(reader), 30, "the broker to be read again")
-        assert max(places(reader).values()) == 1  # nothing was read twice
 
 
 def test_a_broker_killed_hard_takes_its_partitions_once_its_session_is_over(cluster07: Start, unique: Any) -> None:
@@ -193,19 +174,6 @@ def test_a_group_whose_nodes_are_deleted_registers_again(cluster07: Start, uniqu
             cluster.produce(topic, 0, index, [b"after"])
         wait_until(lambda: values(reader).count(b"after") >= 2, 30, "to read again")
         wait_until(lambda: len(offsets(zk, group, topic)) == 2, 30, "to commit again")
-
-
-def test_an_offset_outside_the_log_is_reset_and_written(cluster07: Start, unique: Any) -> None:
-    cluster = cluster07(partitions={0: 1})
-    zk, group, topic = cluster.zk(), unique.group(), unique.topic()
-    fill(cluster, topic, codec="snappy")
-    end = cluster.end(topic, 0, 0)
-    path = f"{groupnodes.offsets(group, topic)}/0-0"
-    zk.create(path, b"%d" % (end + 5000), makepath=True)
-    with member(cluster, group, {topic: 1}) as reader:
-        wait_for_messages(20, reader)
-        wait_until(lambda: offsets(zk, group, topic) == {"0-0": end}, 30, "the position to be right again")
-    assert "going back to 0 (smallest)" in reader.kinds("reset")[0]
 
 
 def test_a_member_of_the_other_generation_is_refused_before_it_registers(cluster07: Start, unique: Any) -> None:

@@ -14,7 +14,7 @@ from localkafka.client import ClusterClient, log_end_offsets
 from localkafka.seven.cluster import Cluster07
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring07 import Mirror07, damaged, fill, judged
+from tests.integration.mirroring07 import Mirror07, fill, judged
 
 pytestmark = pytest.mark.real
 Starter = Callable[..., Cluster07]
@@ -105,23 +105,6 @@ def test_where_source_partitions_go_and_what_check_says(
         {b"3-0"}, {b"0-0"}, {b"0-1"}, set(),
     ]  # fmt: skip
     assert judged(source.values(numbered), found).duplicates == 0
-
-
-def test_a_damaged_message_parks_its_partition_and_the_others_flow(
-    cluster07: Starter, target: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    source, topic = cluster07(partitions={0: 2}), unique.topic()
-    source.produce(topic, 0, 0, [b"0-0:000000", b"0-0:000001", b"0-0:000002"])
-    source.produce(topic, 0, 1, [b"0-1:000000"])
-    damaged(source, topic, BrokerPartition(0, 0), 2 * 20 - 1)
-    with Mirror07(tmp_path, source, target_section(target), unique.group(), topic) as mirror:
-        mirror.wait_said("parked 1")
-        mirror.wait_for(lambda: arrived(target, topic) == 2, "two")
-        assert mirror.stop()[0] == 0
-    assert mirror.committed()[BrokerPartition(0, 0)] <= 20
-    assert sorted(value for found in stored(target, topic, 2).values() for value in found) == [
-        b"0-0:000000", b"0-1:000000",
-    ]  # fmt: skip
 
 
 HANDLER = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +70,6 @@ def test_a_source_of_0_8_2_that_is_named_3_9(source: ClusterClient, target: Clus
     refused(tmp_path, sentence, at(source) | {"version": "3.9"}, brokers(target), "source dc1")
 
 
-def test_a_target_of_0_8_2_that_is_named_3_9(source: ClusterClient, target: ClusterClient, tmp_path: Path) -> None:
-    sentence = "is Kafka 0.8, and target.version is 3.9: set it to 0.8.2"
-    refused(tmp_path, sentence, at(source), brokers(target) | {"target.version": "3.9"}, "target")
-
-
-def test_a_target_of_0_9_that_is_named_0_10(
-    source: ClusterClient, own_cluster: Callable[..., Cluster], tmp_path: Path
-) -> None:
-    nine = own_cluster(version="0.9.0.1")
-    sentence = "is Kafka 0.9, and target.version is 0.10.0: set it to 0.9"
-    refused(tmp_path, sentence, at(source), brokers(nine) | {"target.version": "0.10.0"}, "target")
-
-
 def test_a_target_of_4_x_that_is_named_3_9(source: ClusterClient, tmp_path: Path) -> None:
     with KraftBroker(tmp_path / "kraft", "4.3.1") as four:
         sentence = "is Kafka 4.2, and target.version is 3.9: set it to 4.2"
@@ -98,12 +85,6 @@ def seven(zk_server: ZooKeeperAt) -> Iterator[Cluster07]:
 def test_a_target_of_0_7_that_is_named_0_8(source: ClusterClient, seven: Cluster07, tmp_path: Path) -> None:
     sentence = "is Kafka 0.7, and target.version is 0.8.2: set it to 0.7.2"
     refused(tmp_path, sentence, at(source), brokers(seven), "target")
-
-
-def test_a_target_of_0_8_that_is_named_0_7(seven: Cluster07, target: ClusterClient, tmp_path: Path) -> None:
-    named = {"target.zookeeper.connect": target.zookeeper, "target.version": "0.7.2"}
-    here = {"zookeeper.connect": seven.zookeeper, "version": "0.7.2"}
-    refused(tmp_path, "is this a cluster of 0.8 or later? Then name", here, named, "target")
 
 
 def test_a_reader_of_fixed_partitions_is_told_the_release_as_well(

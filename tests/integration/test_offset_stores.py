@@ -17,7 +17,6 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.link import Connect
 from kafkawire.net.links import Links
 from kafkawire.protocol.apis import JOIN_GROUP, SYNC_GROUP, Api
-from kafkawire.protocol.offsetrecords import OFFSETS_TOPIC
 from kafkawire.protocol.requests08 import Request
 from localkafka import ports, tools
 from localkafka.client import ClusterClient
@@ -32,7 +31,6 @@ from zkconsumer.offsets.zookeeper import ZookeeperOffsets
 from zkconsumer.refusals import GroupActive, UnknownPartition
 from zkconsumer.session.lease import Lease, LeaseOver
 from zkconsumer.session.zksession import ZkSession
-from zkconsumer.simple import SimpleConsumer
 
 pytestmark = pytest.mark.real
 DAY_MS = 24 * 3600 * 1000
@@ -141,28 +139,6 @@ def test_groups_of_0_8_2_are_found_in_the_log_and_a_longer_retention_is_a_later_
     # 0.8.2 looks for expired ones each ten minutes, whatever offsets.retention.check.interval.ms says: not waited for
     (old,) = read_offset_log(parse_addresses(source.brokers), group=kept).offsets[kept].values()
     assert (old.offset, old.commit_ms) == (1, 1)
-
-
-def test_a_coordinator_that_is_killed_is_found_again(own_cluster: Callable[..., Cluster], unique):
-    settings = {"offsets.topic.replication.factor": "2", "offsets.topic.num.partitions": "2"}
-    cluster = own_cluster(brokers=2, settings=settings)
-    (tp, *_) = made(cluster, unique.topic(), 1)
-    host, port = parse_addresses(cluster.brokers)[0]
-    with SimpleConsumer(host, port) as look:
-        assert OFFSETS_TOPIC not in look.topic_metadata(None).topics
-        assert read_offset_log([(host, port)]).groups() == []  # looking creates nothing
-        assert OFFSETS_TOPIC not in look.topic_metadata(None).topics
-    with asking(cluster.brokers, "0.8.2") as (coordinator, _):
-        store = KafkaOffsets(coordinator)
-        assert store.commit("g", {tp: 5}, held()) == {tp: None}
-        for partition in range(2):
-            cluster.wait_in_sync(OFFSETS_TOPIC, partition)
-        first = coordinator.find("g")
-        cluster.node(first.id).kill()
-        assert store.read("g", [tp]) == {tp: 5}  # the other has taken over and has read its log
-        assert store.commit("g", {tp: 6}, held()) == {tp: None}
-        assert coordinator.find("g").id != first.id
-        assert store.read("g", [tp]) == {tp: 6}
 
 
 def test_a_commit_whose_connection_outlasts_the_lease_leaves_the_new_owners_offset(

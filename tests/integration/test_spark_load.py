@@ -161,23 +161,6 @@ def test_sessions_whose_timestamps_have_no_zone_read_and_load_the_same(
     assert [(row["date"], row["hour"], row["rows"]) for row in manifest.facts["hours"]] == [("2026-01-01", "10", 3)]
 
 
-def test_a_partition_that_is_behind_keeps_its_hours_open(
-    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    source.create_topic(topic, partitions=2)
-    load = job(source, tmp_path, spark, topics=[topic], time_from="json", time_field="$.meta.at", limit_rows=120,
-               lateness_minutes=30)  # fmt: skip
-    for partition in (0, 1):
-        events(source, TopicPartition(topic, partition), [TEN + n * MINUTE for n in range(150)])
-    load.run()  # up to 10:59 in both
-    assert load.closed() == []
-    load.run()  # up to 11:59: 10:59 and half an hour are passed in both
-    assert load.closed() == ["2026-01-01T10"]
-    load.run()
-    assert load.closed() == ["2026-01-01T10", "2026-01-01T11", "2026-01-01T12"]
-
-
 def noon(key: bytes | None, value: bytes | None, timestamp_ms: int | None) -> int | None:
     """A time.callable: noon of a day that the value names; 0.8 has no timestamps."""
     assert key is None
@@ -330,25 +313,6 @@ def test_the_lock_in_zookeeper_lets_one_driver_in(
         with pytest.raises(Refused, match="another driver is at this job"):
             load.run()
     assert load.run().manifests == ()
-
-
-def test_a_poison_plan_fails_until_it_is_abandoned(
-    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic = unique.topic()
-    source.create_topic(topic)
-    rows = fill(source, topic, [10])
-    load = job(source, tmp_path, spark, topics=[topic], retries=0)
-    poison = {"ranges": [{"topic": topic, "partition": 0, "start": 500, "until": 600}], "tasks": [1],
-              "positions": {topic: {"0": 600}}, "heads": {}, "gaps": [], "time": {}}  # fmt: skip
-    assert load.ledger.put_plan(Plan(1, "load", TEN, poison))
-    with pytest.raises(Exception, match="KAFKA08_OFFSET_OUT_OF_RANGE"):
-        load.run()
-    assert "`sparkpipeline load abandon JOB 1` gives it up" in load.told[-1]
-    assert load.ledger.state().open_plan is not None
-    load.ledger.abandon(1, "poison")
-    assert load.run().manifests[0].batch == 2
-    assert load.rows() == rows
 
 
 def test_what_the_broker_deleted_is_refused_or_counted_as_a_gap(

@@ -144,23 +144,6 @@ def test_limits_that_only_the_source_knows_reach_it(
     assert len(seen.batches) == batches
 
 
-def test_what_appears_while_a_query_runs_is_read_from_its_beginning(
-    spark: Any, source: ClusterClient, load: Load, unique: Any, tmp_path: Path
-) -> None:
-    first, later = unique.topic("seen-first"), unique.topic("seen-later")
-    source.create_topic(first, partitions=1)
-    load.send(TopicPartition(first, 0), 10, MIXTURE)
-    pattern = f"seen-.*-{first.rpartition('-')[2]}"
-    frame, seen = stream(spark, source, subscribePattern=pattern, startingOffsets="earliest"), Seen()
-    with started(frame, seen, tmp_path / "checkpoint") as query:
-        wait_until(lambda: len(seen.rows) == 10, TIMEOUT_S, lambda: f"the first rows; {query.exception()}")
-        source.create_topic(later, partitions=2)
-        load.produce(later, 2, 20, MIXTURE, batch=10)
-        load.send(TopicPartition(first, 0), 5, MIXTURE)
-        wait_until(lambda: len(seen.rows) >= 35, TIMEOUT_S, lambda: f"the new topic's rows; {query.exception()}")
-    assert seen.rows == rows(first, 0, 0, 15) + rows(later, 0, 0, 10) + rows(later, 1, 0, 10)
-
-
 def test_a_partition_added_and_a_leader_killed_under_a_running_query_cost_no_row(
     spark: Any, own_cluster: Callable[..., Cluster], unique: Any, tmp_path: Path
 ) -> None:
