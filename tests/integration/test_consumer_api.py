@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +21,7 @@ from tests.integration.readers import Got, Reader, committed, config, owners, pl
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerError, ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.listeners import ConsumerListener, ListenerFailed
+from zkconsumer.listeners import ConsumerListener
 from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real
@@ -94,26 +93,6 @@ def test_a_listener_says_where_to_begin_and_commits_before_the_release(source, u
     assert owners(source, group, topic) == {}
 
 
-def test_a_listener_that_fails_is_heard_of_at_the_next_call_and_costs_no_partition(source, unique):
-    topic, group = topic_with(source, unique.topic(), 1, 50), unique.group()
-
-    class Fails(ConsumerListener):
-        def before_start(self, assignment: Mapping[TopicPartition, str]) -> None:
-            raise LookupError("no positions in our database")
-
-    events: list[ConsumerEvent] = []
-    options = config(source.zookeeper, group, consumer_timeout_ms=1500)
-    with ConsumerConnector(options, "own", on_event=events.append, listener=Fails()) as connector:
-        (stream,) = connector.create_message_streams({topic: 1})[topic]
-        with pytest.raises(ListenerFailed, match="before_start failed: LookupError: no positions"):
-            next(stream)
-        assert offsets(rest(stream)) == list(range(50))
-        connector.commit_offsets()  # told once, by the stream
-    assert [e.text for e in events if e.kind == "listener"] == [
-        "listener before_start failed: LookupError: no positions in our database"
-    ]
-
-
 def test_a_pause_holds_through_a_rebalance_while_the_others_of_the_stream_go_on(source, unique):
     topic, group = topic_with(source, unique.topic(), 2, 200), unique.group()
     still, flowing = TopicPartition(topic, 0), TopicPartition(topic, 1)
@@ -176,14 +155,6 @@ def test_decoders_and_positions_of_the_programs_own(source, unique):
     with Reader(source.zookeeper, group, {topic: 1}) as reader:
         wait_for_messages(7, reader)
         assert offsets(reader.got) == list(range(33, 40))
-
-
-def test_at_most_once_is_committed_before_it_is_handed_out(source, unique):
-    topic, group = topic_with(source, unique.topic(), 1, 40), unique.group()
-    with ConsumerConnector(config(source.zookeeper, group, delivery="at-most-once"), "own") as connector:
-        (stream,) = connector.create_message_streams({topic: 1})[topic]
-        assert next(stream).offset == 0
-        assert committed(source, group, topic)[0] > 0
 
 
 def test_two_connectors_of_one_process_share_nothing(source, unique):
@@ -273,38 +244,6 @@ def test_a_gevent_program_that_forks_keeps_its_session_and_its_partitions(source
     assert (ended.stdout, ended.stderr) == ("True 7 []\n", "")
 
 
-def test_a_handler_that_blocks_for_three_sessions_costs_neither_the_session_nor_the_other_stream(source, unique):
-    topic, group = topic_with(source, unique.topic(), 2, 400), unique.group()
-    options = config(source.zookeeper, group, zookeeper_session_timeout_ms=4000, rebalance_max_retries=6)
-    states: list[str] = []
-
-    class Watches(ConsumerListener):
-        def session_state(self, state: str) -> None:
-            states.append(state)
-
-    with ConsumerConnector(options, "own", listener=Watches()) as connector:
-        slow, fast = connector.create_message_streams({topic: 2})[topic]
-        got: list[int] = []
-        reader = threading.Thread(target=lambda: got.extend(m.offset for m in fast), daemon=True)
-        reader.start()
-        wait_until(lambda: {row.state for row in connector.status()} == {"reading"}, 10, "both partitions")
-        held = next(slow)
-        blocked_until = time.monotonic() + 12.5
-        rounds = 0
-        while time.monotonic() < blocked_until:  # `slow` stands still meanwhile, as behind a call that blocks
-            add(source, topic, 2, 40)
-            rounds += 1
-            before = time.monotonic()
-            want = 200 + 20 * rounds
-            wait_until(lambda want=want: connector.status() and _done(connector, held.partition) >= want - 1, 5, "fast")
-            assert time.monotonic() - before < 5
-            time.sleep(0.5)
-        assert next(slow).offset == held.offset + 1
-        assert connector.commit_offsets() == [TopicPartition(topic, p) for p in (0, 1)]
-    assert rounds >= 5
-    assert states == ["connected"]
-
-
 def test_a_call_that_keeps_the_interpreter_for_long_is_named(source, unique):
     topic, group = topic_with(source, unique.topic(), 1, 20), unique.group()
     keeps_the_interpreter = ctypes.PyDLL(None).usleep  # PyDLL, not CDLL: the lock stays with us meanwhile
@@ -324,8 +263,3 @@ def test_a_call_that_keeps_the_interpreter_for_long_is_named(source, unique):
     (late,) = [e.text for e in events if e.kind == "late"]
     assert "test_consumer_api.py" in late
     assert "5000 ms" in late
-
-
-def _done(connector: ConsumerConnector, slow: object) -> int:
-    """What is done of the partition that the other stream reads."""
-    return max((row.done or 0 for row in connector.status() if row.partition != slow), default=0)

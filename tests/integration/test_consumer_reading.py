@@ -21,7 +21,7 @@ from tests import children
 from tests.fakes.commits import not_committed
 from tests.integration.readers import ChildReader, Reader, committed, config, owners, places, wait_for_messages
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.errors import BeyondEnd, ChrootMissing, ConsumerTimeout, NoBrokers, Unreachable
+from zkconsumer.errors import BeyondEnd, ChrootMissing, NoBrokers, Unreachable
 from zkconsumer.filters import Whitelist
 
 pytestmark = pytest.mark.real
@@ -109,39 +109,6 @@ def test_subscribing_never_creates_a_source_topic(source, unique):
         source.create_topic(topic, 1)
         load(source, topic, 1, 50)
         wait_until(lambda: len(reader.got) == 50, 5, "the topic's messages, once somebody else made it")
-
-
-def test_a_time_out_leaves_the_iterator_usable(source, unique):
-    topic = unique.topic()
-    source.create_topic(topic, 1)
-    with ConsumerConnector(config(source.zookeeper, unique.group(), consumer_timeout_ms=200), "own") as connector:
-        (stream,) = connector.create_message_streams({topic: 1})[topic]
-        with pytest.raises(ConsumerTimeout, match="no message within 200 ms"):
-            next(stream)
-        load(source, topic, 1, 10)
-        assert next(stream).offset == 0
-
-
-def test_sets_are_done_when_their_tickets_are_and_not_before(source, unique):
-    topic, group = unique.topic(), unique.group()
-    source.create_topic(topic, 1)
-    load(source, topic, 1, 500)
-    with ConsumerConnector(config(source.zookeeper, group, rebalance_drain_ms=100), "own") as connector:
-        (stream,) = connector.create_message_streams({topic: 1})[topic]
-        fetched, share = next(stream.sets())
-        half = share.ticket(fetched.start + 10)
-        rest = share.ticket(fetched.resume_at, parts=2)
-        rest.done()
-        assert connector.commit_offsets() == [TopicPartition(topic, 0)]
-        assert committed(source, group, topic) == {0: 0}
-        half.done()
-        connector.commit_offsets()
-        assert committed(source, group, topic) == {0: 10}
-        rest.done()
-        connector.commit_offsets()
-        assert committed(source, group, topic) == {0: fetched.resume_at}
-        assert connector.status()[0].done == fetched.resume_at
-    assert not rest.may_send()
 
 
 def test_a_position_behind_the_end_of_the_log_is_not_committed(source, unique):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,9 +17,8 @@ from localkafka.cluster import Cluster
 from localkafka.mirror import COMMAND
 from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mapmoves import map_of, mapped, mark, part_read, translate, translated
 from tests.integration.mirroring import KEYED, PLAIN_ONLY, Mirror, filled, values
-from tests.integration.readers import Reader, owners
+from tests.integration.readers import owners
 
 pytestmark = pytest.mark.real
 
@@ -107,31 +104,6 @@ def test_two_sources_with_equal_topic_names_come_apart_by_prefix_and_are_merged_
     }  # fmt: skip
     assert f"target topic all-{merged} is fed by dc1/{merged} and dc2/{merged}: their messages are merged" in said
     assert "mirror.topic.overrides[1]: no topic matches 'nothing'" in said
-
-
-def test_a_group_moves_to_the_renamed_topic_by_the_offset_map(
-    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path
-) -> None:
-    topic, renamed, reads = unique.topic("before"), unique.topic("after"), unique.group("reads")
-    load = filled(source, {topic: 3}, 4000)
-    settings = {"topic.rename": {topic: renamed}, **mapped(tmp_path)}
-    with Mirror(tmp_path, source, target, unique.group(), topic, settings) as mirror:
-        read = part_read(source, topic, reads, random.Random(7), 3000)
-        load.produce(topic, 3, 600, KEYED)
-        mirror.wait_all_committed([topic])
-        bounds = translated(mirror, reads, tmp_path)
-        assert set(bounds) == {0, 1, 2}
-        rows = json.loads(translate(mirror, reads, tmp_path, "--dry-run").stdout)
-        assert {row["topic"] for row in rows} == {renamed}
-        assert mirror.stop()[0] == 0
-    wanted = {(int(str(tp.partition)), n) for tp, end in log_end_offsets(source, [topic]).items()
-              for n in range(read[int(str(tp.partition))], end)}  # fmt: skip
-    with Reader(target.zookeeper, reads, {renamed: 1}) as reader:
-        wait_until(lambda: wanted <= {mark(got.value) for got in list(reader.got)}, 60, "all that was not read")
-        reader.stop()
-    again = sum(1 for got in reader.got if mark(got.value) not in wanted)
-    assert again <= sum(bounds.values())
-    assert f'"{renamed}"]' in map_of(mirror).read_text()  # what releases before this one refuse
 
 
 def test_one_cluster_on_both_sides_mirrors_only_what_is_not_mirrored_again(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,7 +110,7 @@ def reading(spark: Any, cluster: ClusterClient, **options: object) -> Any:
     return reader.load()
 
 
-@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1", "0.10.2.2"])
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.10.2.2"])
 def test_rows_are_those_that_the_jvm_reads(
     spark: Any, own_cluster: Callable[..., Cluster], unique: Any, release: str
 ) -> None:
@@ -149,30 +148,3 @@ def _wrappers_are_cut(spark: Any, cluster: ClusterClient, topic: str, expected: 
     wanted = {p: [row for rng in ranges if rng.partition == p for row in expected[p][rng.start : rng.until]]
               for p in CODECS}  # fmt: skip
     assert spark_rows(cut) == wanted
-
-
-def test_rows_are_those_that_a_console_consumer_prints(spark: Any, source: ClusterClient, unique: Any) -> None:
-    topic = unique.topic()
-    source.create_topic(topic, partitions=2)
-    for codec, name in enumerate(("none", "gzip", "snappy", "lz4")):
-        rows: Rows = [(b"key-%d" % (n % 5), b"%s %d" % (name.encode(), n)) for n in range(40)]
-        produce(source, TopicPartition(topic, codec % 2), rows, codec, a_set=20)
-    with tools.console_consumer(source, topic, key_separator="|") as consumer:
-        printed = sorted(consumer.wait_for(160))
-    read = spark_rows(reading(spark, source, subscribe=topic))
-    assert sorted(b"%s|%s" % (key, value) for rows in read.values() for _, key, value in rows) == printed
-
-
-def test_what_was_counted_is_what_is_written(spark: Any, source: ClusterClient, unique: Any, tmp_path: Path) -> None:
-    topic = unique.topic()
-    source.create_topic(topic, partitions=2)
-    for partition in (0, 1):
-        produce(source, TopicPartition(topic, partition), texts(300, partition))
-    frame = reading(spark, source, subscribe=topic)
-    assert frame.count() == 600
-    produce(source, TopicPartition(topic, 0), texts(50, 9))
-    frame.write.parquet(str(tmp_path / "written"))
-    written = spark.read.parquet(str(tmp_path / "written"))
-    assert written.count() == 600
-    assert written.where("partition = 0").agg({"offset": "max"}).collect()[0][0] == 299
-    assert reading(spark, source, subscribe=topic).count() == 650
