@@ -116,3 +116,21 @@ def test_what_members_read_on_in_kafka_after_it_was_copied_back_is_copied_back_t
         assert phases(path) == dict.fromkeys(GROUPS, Phase.ROLLED_BACK)
         assert {world.nodes[group, tp].position for group in moved for tp in TPS} <= {170}
     assert {Phase.COPIED_BACK, Phase.VERIFIED_BACK} <= seen
+
+
+def test_somebody_who_commits_between_two_runs_stops_the_copy_and_is_not_overwritten(tmp_path: Path):
+    for die_at in range(1, 500):
+        world, path = LastingWorld(), tmp_path / str(die_at) / "journal.jsonl"
+        path.parent.mkdir()
+        plan = planned(world)
+        with pytest.raises(Killed):
+            drive(world, path, plan, Mortal(die_at, die_at), ("check", "copy"))
+        if world.writes:  # the copy has begun
+            break
+    world.write("zookeeper", "audit", TPS[0], 77, world.nodes["audit", TPS[0]].version)
+    outcomes = drive(world, path, plan, Mortal(), ("check", "copy"))
+    (refused,) = [each for each in outcomes if each.refusal is not None]
+    assert refused.group == "audit"
+    assert "stale plan" in str(refused.refusal)
+    assert world.nodes["audit", TPS[0]].position == 77
+    assert ("audit", TPS[0]) not in world.kafka
