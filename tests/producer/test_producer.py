@@ -17,7 +17,7 @@ from producer.errors import Closed, NotSent, QueueFull, SendFailed, Undeliverabl
 from producer.messages import KeyedMessage
 from producer.partitioners import byte_array_partitioner
 from producer.producer import Producer
-from tests.fakes.broker import Close, Fail, FakeCluster, Wait
+from tests.fakes.broker import Fail, FakeCluster, Wait
 
 WAIT_S = 10.0
 
@@ -156,18 +156,6 @@ def test_a_message_larger_than_any_may_be_is_refused_at_once_and_the_others_go_o
         assert cluster.values("t", 0) == [b"small"]
 
 
-def test_a_message_the_broker_finds_too_large_is_told_and_its_neighbours_are_stored():
-    with FakeCluster({"t": 1}, message_max_bytes=500) as cluster, Producer(config_of(cluster)) as producer:
-        for value in (b"a", b"b", b"x" * 1000, b"c", b"y" * 1000, b"d"):
-            producer.send("t", value)
-        with pytest.raises(
-            SendFailed, match=r"^2 messages were not stored; the first reason: t/0 on broker 1 .*1026 bytes"
-        ):
-            producer.flush(WAIT_S)
-        assert cluster.values("t", 0) == [b"a", b"b", b"c", b"d"]
-        producer.flush(WAIT_S)
-
-
 def test_what_could_not_be_stored_is_raised_by_the_next_flush_with_its_count():
     with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, retries=0, linger_ms=50)) as producer:
         cluster.script("produce", Fail(7))
@@ -179,14 +167,6 @@ def test_what_could_not_be_stored_is_raised_by_the_next_flush_with_its_count():
         producer.send("t", b"after")
         producer.flush(WAIT_S)
         assert cluster.values("t", 0) == [b"after"]
-
-
-def test_a_lost_connection_costs_nothing_but_a_duplicate():
-    with FakeCluster({"t": 1}) as cluster, Producer(config_of(cluster, reconnect_ms=10)) as producer:
-        cluster.script("produce", Close(store=True), Close())
-        producer.send("t", b"v")
-        producer.flush(WAIT_S)
-        assert cluster.values("t", 0) == [b"v", b"v"]
 
 
 def test_send_waits_while_there_is_no_room():
@@ -241,25 +221,6 @@ def test_close_drains_and_says_what_is_left_after_its_time():
         with pytest.raises(Closed):
             producer.send("t", b"v")
         release.set()
-
-
-def test_several_threads_may_send():
-    with FakeCluster({"t": 1}) as cluster:
-        with Producer(config_of(cluster)) as producer:
-
-            def send(tag: int) -> None:
-                for n in range(300):
-                    producer.send("t", b"%d %d" % (tag, n))
-
-            threads = [threading.Thread(target=send, args=(tag,)) for tag in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join(WAIT_S)
-        stored = cluster.values("t", 0)
-        for tag in range(4):
-            mine = [value for value in stored if value and value.startswith(b"%d " % tag)]
-            assert mine == [b"%d %d" % (tag, n) for n in range(300)]
 
 
 def test_only_compressed_topics_are_compressed():

@@ -213,15 +213,6 @@ def test_a_drop_forgets_what_waits():
         assert (cluster.values("t", 0), cluster.values("t", 1)) == ([], [b"b"])
 
 
-def test_a_leader_that_moves_is_followed_without_losing_the_order():
-    with FakeCluster({"t": 1}, brokers=2) as cluster, running(cluster, batch_bytes=1024) as run:
-        run.sent(part(b"first"))
-        cluster.move("t", 0, 2)
-        run.sent(*(part(b"%02d" % n * 300) for n in range(20)))
-        assert cluster.values("t", 0) == [b"first", *(b"%02d" % n * 300 for n in range(20))]
-        assert 6 in run.sender.counters.errors
-
-
 def test_a_leader_that_dies_is_waited_for_and_found_on_another_port():
     with FakeCluster({"t": 1}) as cluster, running(cluster) as run:
         run.sent(part(b"a"))
