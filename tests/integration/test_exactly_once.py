@@ -17,7 +17,6 @@ from localkafka.waiting import wait_until
 from tests.conftest import Unique
 from tests.integration.mirroring import MIXED
 from tests.integration.oncecopies import Copies, Modern, OnceMirror, copies, load_of
-from tests.matrix.foreign import read_by_librdkafka
 
 pytestmark = pytest.mark.real
 
@@ -78,27 +77,6 @@ def test_a_mirror_that_is_killed_under_load_copies_each_message_once(
     source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path, version: str, kills: int
 ) -> None:
     assert killed_under_load(source, targets(version), tmp_path, unique, kills) == once(COUNT)
-
-
-def test_a_source_topic_named_transaction_state_is_held_back_and_the_target_keeps_its_transactions(
-    own_cluster: Callable[..., Cluster], targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
-) -> None:
-    """The mirror created it with four partitions, and the second mirror's transactions hung for ever."""
-    source = own_cluster(brokers=1)
-    topic, target, internal = unique.topic(), targets("2.8.2"), "__transaction_state"
-    load_of(source, internal, PARTITIONS, 100)
-    load_of(source, topic, PARTITIONS, 1000)
-    both = {"whitelist": f"{topic},{internal}"}
-    plain = {**both, "delivery.guarantee": "at-least-once", "topic.rename": {topic: f"{topic}-plain"}}
-    with OnceMirror(tmp_path, source, target, unique.group(), topic, mirror=plain) as mirror:
-        mirror.wait_all()
-        assert mirror.stop()[0] == 0
-    there = log_end_offsets(cast("ClusterClient", target), [internal])
-    assert len(there) != PARTITIONS, "none, or the brokers' own"
-    with OnceMirror(tmp_path, source, target, unique.group("once"), topic, mirror=both) as mirror:
-        mirror.wait_all()
-        assert mirror.stop()[0] == 0
-    assert copies(source, target, topic, PARTITIONS) == once(1000)
 
 
 @pytest.mark.faults
@@ -163,25 +141,6 @@ def test_a_mirror_with_transactions_is_followed_by_one_without_that_resumes_at_t
         assert len(re.findall("messages were there without an answer", mirror.said())) == PARTITIONS
         assert "event=resume-refused" not in mirror.said()
     assert copies(source, target, topic, PARTITIONS) == once(COUNT // 2)
-
-
-def test_a_topic_that_is_renamed_between_two_starts_goes_on_behind_what_the_target_has(
-    source: ClusterClient, targets: Callable[[str], Modern], unique: Unique, tmp_path: Path
-) -> None:
-    """The position of before is kept for a partition of the former topic, which older brokers have to be asked for."""
-    topic, group, target, count = unique.topic(), unique.group(), targets("0.11.0.3"), 2000
-    load = load_of(source, topic, PARTITIONS, count)
-    late = {"offset.commit.interval.ms": 600_000}  # what is copied is not committed at the source
-    with OnceMirror(tmp_path, source, target, group, topic, name="first", mirror=late) as mirror:
-        mirror.wait_for(lambda: stored(target, topic) > count, "all to be in the target")
-        wait_until(lambda: len(read_by_librdkafka(target.brokers, [topic])) == count, 30, "all to be committed")
-        mirror.kill()
-    load.produce(topic, PARTITIONS, count, MIXED)
-    renamed = {"topic.rename": {topic: f"{topic}.new"}}
-    with OnceMirror(tmp_path, source, target, group, topic, name="second", mirror=renamed) as mirror:
-        mirror.wait_all()
-        assert mirror.stop()[0] == 0
-    assert [len(read_by_librdkafka(target.brokers, [name])) for name in (topic, f"{topic}.new")] == [count, count]
 
 
 def test_a_broker_of_the_target_that_dies_costs_nothing(

@@ -18,7 +18,7 @@ from localkafka.cluster import Cluster
 from producer.coordinators import OFFSETS_0, Coordinators, Probe
 from producer.transaction import Transaction
 from tests.conftest import Unique
-from tests.integration.laterequests import END_TXN, TXN_OFFSET_COMMIT, LateRequests, code_of
+from tests.integration.laterequests import END_TXN, LateRequests, code_of
 from tests.integration.oncecopies import Copies, OnceMirror, copies
 from tests.integration.sparktopics import produce
 
@@ -42,11 +42,8 @@ def stored(target: ClusterClient, topic: str) -> int:
     return sum(log_end_offsets(target, [topic]).values())
 
 
-@pytest.mark.parametrize(
-    ("api", "ends"), [(END_TXN, b"\1"), (TXN_OFFSET_COMMIT, b"")], ids=["the end", "the commit of its offset"]
-)
-def test_a_request_of_a_transaction_that_comes_late_changes_no_later_one(
-    source: ClusterClient, unique: Unique, tmp_path: Path, api: int, ends: bytes
+def test_the_end_of_a_transaction_that_comes_late_ends_no_later_one(
+    source: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
     """The proxy cuts the connection; the mirror asks again, and is answered.  It is killed in the next transaction,
     once the copy was delivered."""
@@ -64,7 +61,7 @@ def test_a_request_of_a_transaction_that_comes_late_changes_no_later_one(
         with OnceMirror(tmp_path, source, target, unique.group(), topic, mirror=slowly) as mirror:
             half(0)
             mirror.wait_for(lambda: stored(target, topic) == HALF, "the first half, in an open transaction")
-            late.keep(api, ends)
+            late.keep(END_TXN, b"\1")
             mirror.wait_for(lambda: stored(target, topic) == HALF + 1, "its end, though a request was lost")
             assert late.kept
             half(1)
@@ -79,8 +76,7 @@ def test_a_request_of_a_transaction_that_comes_late_changes_no_later_one(
         assert code in FENCED
 
 
-@pytest.mark.parametrize("version", ["0.11.0.3", "2.8.2"])
-@pytest.mark.parametrize("probed", ["another partition", "no other partition"])
+@pytest.mark.parametrize(("version", "probed"), [("0.11.0.3", "no other partition"), ("2.8.2", "another partition")])
 def test_a_new_owner_finds_the_position_that_was_committed_a_moment_ago(
     own_cluster: Callable[..., Cluster], unique: Unique, version: str, probed: str
 ) -> None:

@@ -13,9 +13,8 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.jars import class_path
 from localkafka.mirror import COMMAND
-from localkafka.waiting import wait_until
 from tests.conftest import Unique
-from tests.integration.mirroring import MIXED, Mirror, filled
+from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce
 from tests.integration.test_partitioners_jvm import ask
 
@@ -199,44 +198,3 @@ def test_a_handler_of_sets_drops_changes_and_routes_rows(
     }
     ((_, moved),) = everything(target, f"{topic}-threes").items()
     assert [(key, value) for _, key, value in moved] == [row for row in numbers if row[0] == b"3"]
-
-
-COUNT = 60_000
-
-
-def test_kill_9_with_a_handler_of_sets_loses_nothing(
-    source: ClusterClient, target: ClusterClient, unique: Unique, tmp_path: Path, plugins: dict[str, str]
-) -> None:
-    topic = unique.topic()
-    filled(source, {topic: 4}, COUNT, MIXED)
-    options = {"message.set.handler": "plugins:numbered", "offset.commit.interval.ms": 200}
-    mirror = Mirror(tmp_path, source, target, unique.group(), topic, options, env=plugins)
-    mirror.file.write_text(
-        mirror.file.read_text().replace("  name: dc1", "  name: dc1\n  fetch.message.max.bytes: 65536")
-    )
-    with mirror:
-        wait_until(
-            lambda: mirror.arrived(topic) > COUNT // 4, 60, lambda: f"a quarter; log\n{mirror.said()}", every_s=0.01
-        )
-        mirror.kill()
-        killed_at = mirror.committed([topic])
-        there = mirror.arrived(topic)
-        assert COUNT // 4 < there < COUNT
-        mirror.start()
-        mirror.wait_all_committed([topic], 60)
-        assert mirror.stop()[0] == 0
-    wanted, got = everything(source, topic), everything(target, topic)
-    for partition, rows in wanted.items():
-        sent = [value for _, _, value in rows if value is None or b"#1 " not in value]
-        stored = [value for _, _, value in got[partition]]
-        # What was sent twice is one stretch: from what was committed at the kill to what had arrived by then.
-        extra = len(stored) - len(sent)
-        begins = sum(
-            value is None or b"#1 " not in value
-            for offset, _, value in rows
-            if offset < killed_at.get(TopicPartition(topic, partition), 0)
-        )
-        assert extra >= 0
-        cut = begins + extra
-        assert stored[:cut] == sent[:cut]
-        assert stored[cut:] == sent[begins:]
