@@ -92,6 +92,7 @@ def test_lost_responses_cost_no_duplicates(own_cluster: Callable[..., Cluster], 
 ASKED_S = 20  # of the produce request; the leader answers long before
 
 
+@pytest.mark.faults  # what Kafka does; tests/producer/test_sequences.py has what follows from it
 def test_a_leader_that_is_deposed_while_it_waits_for_replicas_names_the_offset_of_what_it_appended(
     own_cluster: Callable[..., Cluster], unique: Unique
 ) -> None:

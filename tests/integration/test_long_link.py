@@ -48,10 +48,8 @@ def in_order_but_for_repeats(found: list[int], count: int, repeats: int) -> None
     assert back <= repeats
 
 
-@pytest.mark.parametrize("connections", [1, 2])
-def test_mixed_codecs_over_a_link_that_breaks(
-    own_cluster: Callable[..., Cluster], unique: Unique, connections: int
-) -> None:
+def test_mixed_codecs_over_a_link_that_breaks(own_cluster: Callable[..., Cluster], unique: Unique) -> None:
+    connections = 2  # tests/producer/test_far_targets.py has one
     cluster = own_cluster(version=VERSION, brokers=1, proxied=True)
     topic = unique.topic()
     cluster.create_topic(topic, partitions=PARTITIONS)
