@@ -35,6 +35,7 @@ class Store:
         self.kept: dict[TopicPartition, int] = {}
         self.refusal: Exception | None = None
         self.commits = 0
+        self.leases: list[Lease] = []  # that commits were given
         self.works_at = 0  # the commit from which on it is not refused
         self.takes_s = 0.0
 
@@ -45,6 +46,7 @@ class Store:
         self, group: str, positions: Mapping[TopicPartition, int], lease: Lease
     ) -> dict[TopicPartition, Exception | None]:
         self.commits += 1
+        self.leases.append(lease)
         if self.takes_s:
             sleep(self.takes_s)
         if self.refusal is None or 0 < self.works_at <= self.commits:
@@ -69,10 +71,11 @@ class World:
         self.failed: list[Exception] = []
         self.ours = {A, B}
         self.patience: CommitRetries | None = None
+        self.lease = Lease()
         self.commits = Commits(
             self.store,
             "g",
-            lease=Lease(),
+            lease=self.lease,
             still_ours=lambda tps: [tp for tp in tps if tp in self.ours],
             on_event=self.events.append,
             on_failed=self.failed.append,
@@ -227,6 +230,23 @@ def test_partitions_that_are_let_go_wait_only_so_long_also_for_another_commit():
     assert now() - began < 5
     assert str(found) == "committing 1 offset took longer than 0.1 s; they may be written"
     assert cursor.committed is None
+
+
+def test_a_commit_that_still_waits_is_over_once_its_partitions_are_given_up():
+    """Of two stores the second one was written with the first one's old offset, behind the next owner's commits."""
+    world = World()
+    world.lease.beat_answered(clocks.moment(), 60.0)
+    world.store.takes_s = 30.0
+    world.patience = CommitRetries(count=5, backoff_s=0.001, limit_s=0.1)
+    tasks = TaskGroup()
+    tasks.spawn("timer", world.commits.commit, [world.cursor(A, 50)])
+    sleep(0.01)
+    [waiting] = world.store.leases
+    assert waiting.holds(clocks.moment())
+    world.commits.commit_last([world.cursor(A, 60)])
+    tasks.stop(1.0)
+    assert not waiting.holds(clocks.moment())
+    assert world.lease.until_revoked().holds(clocks.moment())
 
 
 def test_the_timer_is_not_waited_for_by_one_in_a_hurry():

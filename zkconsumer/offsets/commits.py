@@ -125,7 +125,11 @@ class Commits:
         return self._write({cursor: at for cursor, at in done.items() if at is not None}, self._lease.until_revoked())
 
     def commit_last(self, cursors: Iterable[Committable]) -> Results:
-        """Commit what is done of partitions that are revoked: retried, within the time that the other members wait."""
+        """Commit what is done of partitions that are revoked: retried, within the time that the other members wait.
+
+        When that time is over, every commit that began before is over, too: one that waits for its second store, or on
+        the lock, would write behind the next owner's.
+        """
         leaving = list(cursors)
         retries = self._retries()
         if retries is None:
@@ -134,6 +138,7 @@ class Commits:
             with deadline(retries.limit_s, f"committing {counted(len(leaving), 'offset')}"):
                 return self._retried(retries, lambda: self.commit(leaving))
         except TimeoutError as e:
+            self._lease.end_what_began("partitions were given up while this waited")
             over = ConsumerError(f"{e}; they may be written")
             results: Results = dict.fromkeys((cursor.tp for cursor in leaving), over)
             self._report(results)
