@@ -1,10 +1,9 @@
 """Conversion of one fetched set into parts for target partitions.  Pure: no socket, no clock.
 
     pass_through(set)   its runs unchanged: views, without copies or message objects
-    reencode(set)       its messages decoded, turned into outputs with partitions, and encoded again
-    by_columns(set)     the same with lists instead of message objects, for a program's own code
     transcode(set)      columns written again in the target's format, where all messages go to one partition unchanged;
-                        to several partitions: producer.reslice
+                        to several partitions, or some of the messages: producer.reslice
+    by_columns(set)     messages as lists, turned by a program's own code into others with partitions, and encoded again
 
 All yield steps.  One ticket covers a step: once all its parts are stored, the source may resume at its resume_at.  The
 steps of a set ascend, and the last one ends at the end of the set.
@@ -33,13 +32,12 @@ from kafkawire.columns import Part as Stretch
 from kafkawire.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
 from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
-from kafkawire.model import PIECE_BYTES, RECORD_BATCH, Message, MessageSet, Part, Run, TopicPartition
+from kafkawire.model import PIECE_BYTES, RECORD_BATCH, MessageSet, Part, Run, TopicPartition
 from producer.errors import MessageRefused as MessageRefused
 from producer.reslice import Share, Sharing, StretchBuilder, resliced, rows_before_damage
-from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES, StepBuilder
+from producer.steps import BATCH_OVERHEAD, PART_MAX_BYTES
 from producer.steps import Step as Step
 
-_ENTRY_BYTES = 34  # at most, besides key, value and headers, in any format we write
 # Record batches below it are joined with neighbours, since a request takes one a partition: by codec, as compressing
 # anew costs more than a request from about there on.
 JOINED_BYTES: Mapping[int, int] = {NONE: 32 << 10, SNAPPY: 8 << 10, LZ4: 8 << 10, GZIP: 4 << 10, ZSTD: 4 << 10}
@@ -173,41 +171,6 @@ class Output(NamedTuple):
     headers: bytes | None = None  # their block: see kafkawire.headers
 
 
-def reencode(
-    fetched: MessageSet,
-    outputs: Callable[[Message], Sequence[Output]],
-    dialect: Dialect,
-    message_max_bytes: int,
-    codec: int | None = None,
-) -> Iterator[Step]:
-    """The outputs that outputs() makes of a set's messages, grouped by target partition, each group in order.
-
-    codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
-    Messages that share an offset (those of a 0.7 wrapper) are in one step, or in none.
-    A corrupt message or a failing handler raises only after everything before it was yielded.
-    """
-    builder = _Outputs(dialect, message_max_bytes)
-    for alone, wanted in coded_sets(fetched, dialect, codec):
-        if wanted != builder.codec:
-            yield from builder.build()
-            builder.codec = wanted
-        try:
-            for message in alone.messages():
-                builder.inside += outputs(message)
-                if message.resume_at <= message.offset:  # not the last at its offset
-                    continue
-                builder.border()
-                builder.resume_at = message.resume_at
-                if builder.full:
-                    yield from builder.build()
-        except (RemoteError, LocalError):
-            builder.inside.clear()
-            yield from builder.build()
-            raise
-        builder.resume_at = alone.resume_at
-    yield from builder.build()
-
-
 def coded_sets(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
     """Neighbouring runs that share a codec at the target as sets of their own, with that codec.  The last one ends
     where the set does, behind what is no message."""
@@ -230,50 +193,12 @@ def _known_codec(codec: int, dialect: Dialect) -> int:
     return codec if codec in dialect.codecs else max(dialect.codecs)
 
 
-@dataclass(slots=True)
-class _Outputs(StepBuilder):
-    """Outputs by target partition."""
-
-    by_partition: dict[TopicPartition, list[Output]] = field(default_factory=dict)
-    inside: list[Output] = field(default_factory=list)  # at the current offset: must not be split
-
-    def border(self) -> None:
-        """Called behind the last message at the offset of `inside`, once it has its outputs, too."""
-        for output in self.inside:
-            self.add(output)
-        self.inside.clear()
-
-    def add(self, output: Output) -> None:
-        self.by_partition.setdefault(output.tp, []).append(output)
-        self.size += _size(output)
-
-    def parts(self) -> Iterator[Part]:
-        by_partition, self.by_partition = self.by_partition, {}
-        for tp, outputs in by_partition.items():
-            yield from self._parts(tp, outputs)
-
-    def _parts(self, tp: TopicPartition, outputs: list[Output]) -> Iterator[Part]:
-        at = 0
-        while at < len(outputs):
-            end, size = at, 0
-            while end < len(outputs) and (end == at or size + _size(outputs[end]) <= self.limit):
-                size += _size(outputs[end])
-                end += 1
-            _, keys, values, stamps, headers = map(list, zip(*outputs[at:end], strict=True))
-            yield _part(self, tp, Lists(keys, values, stamps, headers if any(headers) else None))
-            at = end
-
-
-def _part(builder: StepBuilder, tp: TopicPartition, rows: Lists) -> Part:
+def _part(builder: StretchBuilder, tp: TopicPartition, rows: Lists) -> Part:
     """A part with rows that are numbered from 0."""
     dialect, codec = builder.dialect, builder.codec
     entries = dialect.messages.encode_lists(*rows, codec, dialect.magic)
     # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
     return Part(tp, entries, dialect.magic, codec, len(rows.keys), resume_at=None)
-
-
-def _size(output: Output) -> int:
-    return _ENTRY_BYTES + len(output.key or b"") + len(output.value or b"") + len(output.headers or b"")
 
 
 class Rows(NamedTuple):

@@ -22,7 +22,7 @@ from kafkawire.dialects import ENTRY_OVERHEAD, Dialect
 from kafkawire.grouping import row_sizes
 from kafkawire.model import MessageSet, Part, TopicPartition
 from producer.errors import MessageRefused
-from producer.steps import STEP_BYTES, Step, StepBuilder
+from producer.steps import READ_BYTES, STEP_BYTES, Step, part_limit
 
 
 class Share(NamedTuple):
@@ -92,10 +92,34 @@ class _Target:
 
 
 @dataclass(slots=True)
-class StretchBuilder(StepBuilder):
-    """Rows of columns that are to become parts."""
+class StretchBuilder:
+    """Collects rows of one codec until they fill a step."""
 
+    dialect: Dialect
+    message_max_bytes: int
+    codec: int = 0
+    resume_at: int | None = None
+    reached: int | None = None  # resume_at of the step before, or the start of the set
+    size: int = 0  # bytes of their entries
+    read: int = 0  # bytes of what they were read from
     targets: dict[TopicPartition, _Target] = field(default_factory=dict)
+
+    @property
+    def limit(self) -> int:
+        return part_limit(self.dialect, self.codec, self.message_max_bytes)
+
+    @property
+    def full(self) -> bool:
+        return self.size >= min(self.limit, STEP_BYTES) or self.read >= READ_BYTES
+
+    def build(self) -> Iterator[Step]:
+        """Yield the collected rows as one step, if there are any, and start over."""
+        self.read = 0
+        if self.resume_at is None or self.resume_at == self.reached:
+            return
+        parts = tuple(self.parts())
+        self.size, self.reached = 0, self.resume_at
+        yield Step(self.resume_at, parts)
 
     def target(self, tp: TopicPartition) -> _Target:
         found = self.targets.get(tp)
@@ -144,6 +168,7 @@ class StretchBuilder(StepBuilder):
         target.open, target.size = [], 0
 
     def parts(self) -> Iterator[Part]:
+        """Yield the collected rows as parts, and start over."""
         for tp in self.targets:
             self.close(tp)
         targets, self.targets = self.targets, {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kafkawire.dialects import Dialect
@@ -33,37 +31,3 @@ def part_limit(dialect: Dialect, codec: int, message_max_bytes: int) -> int:
     if dialect.measures_whole_set:
         return message_max_bytes - message_max_bytes // 16 - BATCH_OVERHEAD
     return PART_MAX_BYTES
-
-
-@dataclass(slots=True)
-class StepBuilder(ABC):
-    """Collects messages of one codec until they fill a step."""
-
-    dialect: Dialect
-    message_max_bytes: int
-    codec: int = 0
-    resume_at: int | None = None
-    reached: int | None = None  # resume_at of the step before, or the start of the set
-    size: int = 0  # bytes of their entries
-    read: int = 0  # bytes of what they were read from
-
-    @property
-    def limit(self) -> int:
-        return part_limit(self.dialect, self.codec, self.message_max_bytes)
-
-    @property
-    def full(self) -> bool:
-        return self.size >= min(self.limit, STEP_BYTES) or self.read >= READ_BYTES
-
-    def build(self) -> Iterator[Step]:
-        """The collected messages as one step, if there are any; then starts over."""
-        self.read = 0
-        if self.resume_at is None or self.resume_at == self.reached:
-            return
-        parts = tuple(self.parts())
-        self.size, self.reached = 0, self.resume_at
-        yield Step(self.resume_at, parts)
-
-    @abstractmethod
-    def parts(self) -> Iterator[Part]:
-        """The collected messages as parts; then starts over."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 
 from kafkawire.columns import Columns
+from kafkawire.columns import Part as Stretch
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage, SetTooLarge
-from kafkawire.model import BrokerPartition, Message, MessageSet, Part, Run, TopicPartition
-from producer.conversion import Output, Step, one_run, pass_through, reencode, transcode
+from kafkawire.model import BrokerPartition, MessageSet, Part, Run, TopicPartition
+from producer.conversion import coded_sets, one_run, pass_through, transcode
+from producer.reslice import Share, resliced
+from producer.steps import Step
 from sparkpipeline.errors import CorruptData
 
 
@@ -91,22 +93,25 @@ def _of_07(
     codec: int | None,
     inside: int,
 ) -> Iterator[Part]:
-    """A set of 0.7, of which none reaches over the end of its range."""
-    left = count(1)
+    """Convert a set of 0.7, which never reaches over the end of its range."""
+    left = inside
 
-    def behind(message: Message) -> Sequence[Output]:
-        wanted = next(left) > inside
-        return (Output(target, message.key, message.value, message.timestamp_ms),) if wanted else ()
+    def behind(columns: Columns, end: int) -> Sequence[Share]:
+        nonlocal left
+        skipped = min(left, end)
+        left -= skipped
+        return _share(target, columns, skipped, end)
 
     try:
-        if inside:
-            steps = reencode(fetched, behind, dialect, message_max_bytes, codec)
-        else:
-            steps = transcode(fetched, target, dialect, message_max_bytes, codec)
-        for step in steps:
+        for step in resliced(coded_sets(fetched, dialect, codec), behind, dialect, message_max_bytes):
             yield from step.parts
     except CorruptMessage as damage:
         raise damaged(fetched, damage) from damage
+
+
+def _share(target: TopicPartition, columns: Columns, since: int, until: int) -> Sequence[Share]:
+    """Return the rows from `since` to `until` as a share for the target partition."""
+    return (Share(target, Stretch(columns, since, until), len(columns.data)),) if since < until else ()
 
 
 def damaged(fetched: MessageSet, damage: CorruptMessage) -> CorruptData:
@@ -136,17 +141,17 @@ def _steps(
     codec: int | None,
     aligned: bool,
 ) -> Iterator[Step]:
-    def keep(message: Message) -> Sequence[Output]:
-        wanted = message.offset < until
-        return (Output(target, message.key, message.value, message.timestamp_ms),) if wanted else ()
+    def preceding(columns: Columns, end: int) -> Sequence[Share]:
+        return _share(target, columns, 0, min(end, before(columns, until)))
 
-    if codec is not None:
-        yield from reencode(fetched, keep, dialect, message_max_bytes, codec)
-        return
     whole, over = _cut(fetched, until)
-    yield from pass_through(whole, target, dialect, message_max_bytes, aligned)
+    if codec is None:
+        yield from pass_through(whole, target, dialect, message_max_bytes, aligned)
+    else:
+        yield from transcode(whole, target, dialect, message_max_bytes, codec)
     if over is not None:
-        yield from reencode(one_run(fetched, over, whole.resume_at), keep, dialect, message_max_bytes)
+        opened = one_run(fetched, over, whole.resume_at)
+        yield from resliced(coded_sets(opened, dialect, codec), preceding, dialect, message_max_bytes)
 
 
 def _cut(fetched: MessageSet, until: int) -> tuple[MessageSet, Run | None]:

@@ -17,12 +17,13 @@ from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats import mixed
 from kafkawire.formats.v01 import messages as v08
-from kafkawire.model import Message, MessageSet, Part, TopicPartition
+from kafkawire.model import MessageSet, Part, TopicPartition
 from mirrormaker.encoding import PLAIN, Encoder, Encoders
 from mirrormaker.partitioning import ChosenPartitioner, numbering
 from mirrormaker.routes import AsConfigured, Route, RouteRules, SourceTopic, TopicRoute
-from producer.conversion import Lists, MessageHandlerFailed, Output, Place, Placed, Rows, Step, pass_through, reencode
+from producer.conversion import Lists, MessageHandlerFailed, Place, Placed, Rows, by_columns, narrowed, pass_through
 from producer.partitioners import murmur2_partitioner
+from producer.steps import Step
 
 LIMIT = 1000012
 OLD, NEW, NEWEST = dialect("0.8.2"), dialect("0.10.1"), dialect("2.8")
@@ -119,7 +120,7 @@ def test_what_is_encoded_again_keeps_the_order_of_each_target_partition(
     _, rows = log(found, 100)
     start = 100 + min(skipped, len(rows) - 1)
     message_set = fetched(found, start=start)
-    steps = list(reencode(message_set, by_key, to, 300, codec))
+    steps = list(by_columns(message_set, by_key, to, 300, codec))
     well_formed(steps, message_set, to)
     wanted, got = defaultdict(list), defaultdict(list)
     for offset, (key, value) in rows:
@@ -132,9 +133,14 @@ def test_what_is_encoded_again_keeps_the_order_of_each_target_partition(
     assert got == wanted
 
 
-def by_key(message: Message) -> list[Output]:
-    tp = TopicPartition("orders", len(message.key or b"") % 3)
-    return [Output(tp, message.key, message.value, message.timestamp_ms)]
+def by_key(rows: Rows) -> Iterator[Placed]:
+    into: dict[TopicPartition, Lists] = {}
+    for key, value, stamp in zip(rows.keys, rows.values, rows.timestamps_ms, strict=True):
+        lists = into.setdefault(TopicPartition("orders", len(key or b"") % 3), Lists([], [], []))
+        lists.keys.append(key)
+        lists.values.append(value)
+        lists.timestamps_ms.append(stamp)
+    yield Placed(into, rows.resume_at)
 
 
 def plain(*values: bytes, magic: int = 0) -> Stretch:
@@ -220,7 +226,7 @@ def test_a_damaged_message_is_named_after_everything_before_it_was_yielded() -> 
     message_set, _ = v08.message_set("orders", 3, 100, memoryview(bytes(stored)), 200)
     steps: list[Step] = []
     with pytest.raises(CorruptMessage) as damaged:
-        steps.extend(collected(reencode(message_set, by_key, OLD, LIMIT), steps))
+        steps.extend(collected(by_columns(message_set, by_key, OLD, LIMIT), steps))
     assert damaged.value.offset == 102
     assert arrived(steps) == [(None, b"a"), (None, b"b")]
     assert steps[-1].resume_at == 102
@@ -233,21 +239,22 @@ def collected(found: Iterator[Step], into: list[Step]) -> Iterator[Step]:
 
 
 def test_a_failing_handler_stops_exactly_before_its_message() -> None:
-    def picky(message: Message) -> list[Output]:
-        if message.value == b"c":
+    def picky(rows: Rows) -> Placed:
+        if b"c" in rows.values:
             raise MessageHandlerFailed("orders/3 at 102: message.handler raised ValueError: c")
-        return by_key(message)
+        (placed,) = by_key(rows)
+        return placed
 
     steps: list[Step] = []
     with pytest.raises(MessageHandlerFailed, match="orders/3 at 102"):
-        list(collected(reencode(fetched([gzip(b"a", b"b", b"c", b"d")]), picky, OLD, LIMIT), steps))
+        list(collected(by_columns(fetched([gzip(b"a", b"b", b"c", b"d")]), narrowed(picky), OLD, LIMIT), steps))
     assert arrived(steps) == [(None, b"a"), (None, b"b")]
     assert steps[-1].resume_at == 102
 
 
 def test_what_a_handler_drops_still_moves_the_position_on() -> None:
     message_set = fetched([plain(b"a", b"b"), gzip(b"c")])
-    steps = list(reencode(message_set, lambda message: [], OLD, LIMIT))
+    steps = list(by_columns(message_set, lambda rows: [Placed({}, rows.resume_at)], OLD, LIMIT))
     assert [step.parts for step in steps] == [() for _ in steps]
     assert steps[-1].resume_at == message_set.resume_at
 
@@ -388,14 +395,14 @@ def test_a_partitioner_by_columns_sends_what_it_sends_message_by_message(
     route = TopicRoute("orders", SourceTopic(4, 1), range(3), rules)
     steps = list(route.steps(message_set, aligned=False))
 
-    def one(message: Message) -> list[Output]:
+    one_by_one = defaultdict(list)
+    for message in message_set.messages():
         (value,) = rules.encoders.values(message_set.tp, [message.offset], [message.value])
-        target = route.partitioner.partition(message.partition, message.key)
-        return [Output(target, message.key, value, message.timestamp_ms)]
-
-    one_by_one = list(reencode(message_set, one, to, 300, codec))
+        one_by_one[route.partitioner.partition(message.partition, message.key)].append((message.key, value))
     well_formed(steps, message_set, to)
-    assert by_partition(steps) == by_partition(one_by_one)
+    assert by_partition(steps) == one_by_one
+    if codec is not None:
+        assert {part.codec for step in steps for part in step.parts} <= {codec}
 
 
 def by_partition(steps: Iterable[Step]) -> dict[TopicPartition, list[Pair]]:

@@ -10,8 +10,18 @@ from hypothesis import strategies as st
 
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import CorruptMessage
-from kafkawire.model import BrokerPartition, Message, MessageSet, TopicPartition
-from producer.conversion import MessageHandlerFailed, Output, Step, pass_through, reencode
+from kafkawire.model import BrokerPartition, MessageSet, TopicPartition
+from producer.conversion import (
+    Lists,
+    MessageHandlerFailed,
+    Placed,
+    Rows,
+    by_columns,
+    narrowed,
+    pass_through,
+    transcode,
+)
+from producer.steps import Step
 
 OLD, V070, V08, V010 = dialect("0.7"), dialect("0.7.0"), dialect("0.8.2"), dialect("0.10.1")
 SOURCE = TopicPartition("orders", BrokerPartition(3, 1))
@@ -29,10 +39,6 @@ def fetched(stretches: Iterable[Stretch], start: int = 1000) -> MessageSet:
     assert scan.damage is None
     assert isinstance(message_set, MessageSet)
     return message_set
-
-
-def to_target(message: Message) -> list[Output]:
-    return [Output(TARGET, message.key, message.value, message.timestamp_ms)]
 
 
 def read(steps: Iterable[Step], speaks: Dialect) -> list[bytes | None]:
@@ -64,7 +70,7 @@ stretches = st.lists(
 def test_all_arrives_in_a_newer_format_and_steps_end_at_borders(found: list[Stretch], to: Dialect, tight: bool) -> None:
     message_set = fetched(found)
     borders = {message.resume_at for message in message_set.messages() if message.resume_at > message.offset}
-    steps = list(reencode(message_set, to_target, to, 1500 if tight else LIMIT))
+    steps = list(transcode(message_set, TARGET, to, 1500 if tight else LIMIT))
     assert read(steps, to) == [value for _, values in found for value in values]
     ends = [step.resume_at for step in steps]
     assert ends == sorted(set(ends))
@@ -75,7 +81,7 @@ def test_all_arrives_in_a_newer_format_and_steps_end_at_borders(found: list[Stre
 def test_a_wrapper_larger_than_a_step_is_one_step_of_several_parts() -> None:
     values = [bytes([n]) * 5000 for n in range(250)]
     message_set = fetched([(0, [b"before"]), (1, values), (0, [b"after"])])
-    steps = list(reencode(message_set, to_target, V08, 100_000, codec=0))
+    steps = list(transcode(message_set, TARGET, V08, 100_000, codec=0))
     assert read(steps, V08) == [b"before", *values, b"after"]
     wrapper = message_set.runs[1].resume_at
     assert [step.resume_at for step in steps] == [wrapper, message_set.resume_at]
@@ -86,13 +92,13 @@ def test_what_fails_inside_a_wrapper_leaves_the_whole_wrapper_for_later(bad: int
     message_set = fetched([(0, [b"p"]), (1, [b"%d" % n for n in range(5)]), (0, [b"q"])])
     steps: list[Step] = []
 
-    def picky(message: Message) -> list[Output]:
-        if message.value == b"%d" % bad:
+    def picky(rows: Rows) -> Placed:
+        if b"%d" % bad in rows.values:
             raise MessageHandlerFailed("no")
-        return to_target(message)
+        return Placed({TARGET: Lists(rows.keys, rows.values, rows.timestamps_ms)}, rows.resume_at)
 
     with pytest.raises(MessageHandlerFailed):
-        kept(reencode(message_set, picky, V08, LIMIT), steps)
+        kept(by_columns(message_set, narrowed(picky), V08, LIMIT), steps)
     assert read(steps, V08) == [b"p"]
     assert steps[-1].resume_at == message_set.runs[0].resume_at
 
@@ -104,7 +110,7 @@ def test_a_damaged_message_stops_just_before_itself() -> None:
     message_set, _ = OLD.messages.message_set("orders", SOURCE.partition, 1000, memoryview(bytes(damaged)), None)
     steps: list[Step] = []
     with pytest.raises(CorruptMessage):
-        kept(reencode(message_set, to_target, V08, LIMIT), steps)
+        kept(transcode(message_set, TARGET, V08, LIMIT), steps)
     assert (read(steps, V08), steps[-1].resume_at) == ([b"good"], 1000 + 10 + 4)
 
 

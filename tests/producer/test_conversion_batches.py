@@ -20,22 +20,12 @@ from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.v2.layout import OVERHEAD, batch_at
 from kafkawire.headers import packed
 from kafkawire.kernels import prepare
-from kafkawire.model import Message, MessageSet, Part, TopicPartition
+from kafkawire.model import MessageSet, Part, TopicPartition
 from mirrormaker.losses import Losses
-from producer import conversion, steps
-from producer.conversion import (
-    FieldLost,
-    Lists,
-    Output,
-    Placed,
-    Rows,
-    Step,
-    by_columns,
-    pass_through,
-    reencode,
-    transcode,
-)
+from producer import conversion, reslice
+from producer.conversion import FieldLost, Lists, Placed, Rows, by_columns, pass_through, transcode
 from producer.reslice import Share, resliced
+from producer.steps import Step
 
 V07, V08, V010, V011, V39, V40 = (dialect(one) for one in ("0.7", "0.8.2", "0.10.2", "0.11", "3.9", "4.0"))
 SOURCE, TARGET = TopicPartition("orders", 3), TopicPartition("copy", 5)
@@ -267,20 +257,16 @@ def test_messages_of_0_7_become_batches() -> None:
 
 
 @pytest.mark.parametrize("to", [V39, V40])
-def test_by_message_and_by_columns_headers_travel(to: object) -> None:
+def test_headers_travel(to: object) -> None:
     rows = rows_of(100, 9, headers=packed([("h", b"x"), ("h", None)]))
     rows[4] = (104, None, None, 77, None)
     message_set = fetched(batch(rows[:5], GZIP) + batch(rows[5:]))
-
-    def keep(message: Message) -> list[Output]:
-        headers = packed(message.headers) if message.headers else None
-        return [Output(TARGET, message.key, message.value, message.timestamp_ms, headers)]
 
     def place(rows: Rows) -> Iterable[Placed]:
         lists = Lists(rows.keys, rows.values, rows.timestamps_ms, rows.headers)
         return (Placed({TARGET: lists}, rows.resume_at),)
 
-    one = list(reencode(message_set, keep, to, LIMIT))  # type: ignore[arg-type]
+    one = list(transcode(message_set, TARGET, to, LIMIT))  # type: ignore[arg-type]
     other = list(by_columns(message_set, place, to, LIMIT))  # type: ignore[arg-type]
     assert read(one) == read(other) == wanted(rows)
 
@@ -387,7 +373,7 @@ def bombs(count: int, size: int) -> MessageSet:
 
 def test_a_step_ends_by_what_was_opened_for_it_though_little_of_that_is_sent(monkeypatch):
     """A handler that keeps little or nothing: else all of what a set opens to is held, and no other task has a turn."""
-    monkeypatch.setattr(steps, "READ_BYTES", 1_000_000)
+    monkeypatch.setattr(reslice, "READ_BYTES", 1_000_000)
     found = bombs(20, 400_000)
     held: list[int] = []
 

@@ -14,6 +14,7 @@ from kafkawire.dialects import dialect
 from kafkawire.errors import SetTooLarge
 from kafkawire.formats.v01 import columns as v01
 from kafkawire.formats.v2 import columns as v2
+from kafkawire.headers import packed
 from kafkawire.model import MessageSet, TopicPartition
 from sparkpipeline.backfill import logends as module
 from sparkpipeline.backfill.chunkcopy import Reached, compare
@@ -32,7 +33,7 @@ from sparkpipeline.backfill.plan import (
     differences,
     unconfirmed,
 )
-from sparkpipeline.errors import LedgerDamaged, OptionRefused, Refused
+from sparkpipeline.errors import CorruptData, LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ranges import OffsetRange
 
@@ -213,6 +214,30 @@ def test_a_cut_set_holds_exactly_the_range(start, until, codec):
     message_set = fetched((10, 10, 0), (20, 10, 1), (30, 10, 0), (40, 10, 2), start=start)
     made = parts(message_set, message_set.index(), until, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec)
     assert content(made) == list(range(start, min(until, 50)))
+
+
+@pytest.mark.parametrize("codec", [None, 0, 2])
+def test_headers_are_copied_with_any_codec(codec):
+    spoken = dialect("3.9")
+    block = packed([("h", b"1")])
+    data = spoken.messages.encode([(n, b"k", b"v", 7) for n in range(4)], 1, 2, [block, None, block, block])
+    found, _ = spoken.messages.message_set("t", 0, 0, memoryview(data), 99)
+    made = parts(found, found.index(), 3, TARGET, dialect=spoken, message_max_bytes=1000012, codec=codec)
+    sets = [spoken.messages.message_set("t", 0, 0, memoryview(part.entries), 99)[0] for part in made]
+    assert [message.headers for one in sets for message in one.messages()] == [(("h", b"1"),), (), (("h", b"1"),)]
+
+
+@pytest.mark.parametrize("codec", [None, 0, 1])
+def test_damage_behind_the_range_does_not_stop_its_copy(codec):
+    message_set = fetched((10, 5, 1), (15, 5, 0), (20, 10, 1))
+    damaged = bytearray(message_set.buffer)
+    damaged[-1] ^= 1
+    message_set, _ = OLD.messages.message_set("t", 0, 10, memoryview(bytes(damaged)), 999)
+    columns = message_set.index()
+    made = parts(message_set, columns, 20, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec)
+    assert content(made) == list(range(10, 20))
+    with pytest.raises(CorruptData, match="what precedes it is copied"):
+        list(parts(message_set, columns, 25, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec))
 
 
 def test_whole_runs_are_not_copied():
