@@ -28,12 +28,11 @@ from kafkawire.model import MessageSet, Part, PartitionId, Ticket, TopicPartitio
 from mirrormaker.handler import HandlerTopicMissing, MessageHandler
 from mirrormaker.intake import Intake
 from mirrormaker.options import MirrorOptions
-from mirrormaker.outputs import Outputs
 from mirrormaker.quarantine import Case, Quarantine
 from mirrormaker.report import COPIED, ENCODED
 from mirrormaker.routes import RouteRules, TopicRoute, as_configured
 from mirrormaker.selection import Selection, merged_sentence
-from mirrormaker.sethandler import SetHandler
+from mirrormaker.sethandler import Outputs, SetHandler
 from mirrormaker.source import Share, Source
 from mirrormaker.target import Target
 from mirrormaker.throttle import FlowThrottle
@@ -196,7 +195,7 @@ class Flow:
 
     @property
     def handler_option(self) -> str:
-        return "message.set.handler" if isinstance(self._handler, SetHandler) else "message.handler"
+        return MessageHandler.option if self._handler is None else self._handler.option
 
     def change(self, rules: RouteRules, selection: Selection, handler: MessageHandler | SetHandler | None) -> None:
         """Apply other rules, beginning with the next set of each topic.
@@ -385,15 +384,15 @@ class Flow:
     def _sent_on(self, topic: TopicRoute, source: TopicPartition, outputs: Outputs) -> Placed:
         """Return the encoded outputs of a handler, by target partition."""
         into: dict[TopicPartition, Lists] = {}
-        for name, rows, partitions in outputs.by_topic():
+        for name, rows, partitions in outputs.by_topic(source.topic):
             try:
-                there = topic if name is None or name == source.topic else self._other(name, source.topic, topic)
+                there = topic if name is None else self._other(name, source.topic, topic)
             except MessageHandlerFailed as failed:
                 failed.offset = rows.offsets[0]
                 raise
             there.place(source, rows, into, partitions, handler=self.handler_option)
         outputs.add_letters(into)
-        return Placed(into, outputs.resume_at)
+        return Placed(into, outputs.rows.resume_at)
 
     # topics of the target --------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""message.handler: a user's Python function between source and target.
+"""message.handler: a user's Python function between source and target, called with a message at a time.
 
     def handler(message):          # a kafkawire.model.Message: .topic .partition .offset .key .value .timestamp_ms
                                    # .headers, a tuple of (name, bytes or None)
@@ -12,40 +12,32 @@
 
 Keys and values are bytes or None.  None alone is an error: a forgotten `return` would empty a topic.  An error, and
 what a handler raises, parks the partition with the reason: nothing is lost.
+
+What it gives back becomes the same outputs as the columns of message.set.handler (mirrormaker.sethandler).
 """
 
 from __future__ import annotations
 
-import enum
-import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from groundwork.failures import kind_of
 from kafkawire.columns import as_list
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError
 from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import Message, PartitionId, TopicPartition
-from mirrormaker.masking import frames, raised
-from mirrormaker.outputs import Outputs
+from mirrormaker.masking import raised
+from mirrormaker.sethandler import DROP as DROP
+from mirrormaker.sethandler import Drop as Drop
+from mirrormaker.sethandler import MessageColumns, Outputs, UserHandler
 from producer.conversion import MessageHandlerFailed, Output, Rows
-
-log = logging.getLogger(__name__)
 
 Handler = Callable[[Message], object]
 
-
-class Drop(enum.Enum):
-    """The type of DROP."""
-
-    DROP = "drop"
-
-
-DROP = Drop.DROP  # what a handler returns for a message that must not be sent
 TURN_S = 0.01  # of calls, after which others have a turn
+BYTES, NUMBER = (bytes, type(None)), (int, type(None))
 RETURNS = "the message, (key, value), (topic, key, value), a Send or a list of these"
 
 
@@ -65,133 +57,8 @@ class Send(NamedTuple):
     headers: Iterable[tuple[str, bytes | None]] | None = None
 
 
-class Sent(NamedTuple):
-    """What a handler returned, in one form.  headers: their block (kafkawire.headers)."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int | None
-    partition: PartitionId | None = None
-    headers: bytes | None = None
-
-
 class HandlerTopicMissing(MessageHandlerFailed):
     """message.handler sent a message to a topic that the target does not have, and does not create."""
-
-
-def handled(handler: Handler, message: Message, name: str) -> list[Sent]:
-    """What the handler wants sent for a message; empty: it is dropped.  name: the handler's, as configured.
-
-    Raises MessageHandlerFailed, naming topic, partition, offset and handler; what the handler raised is its __cause__.
-    """
-    where = f"{message.topic}/{message.partition} at {message.offset}: message.handler {name}"
-    data = message.key, message.value  # it may change them
-    try:
-        given = handler(message)
-    except Exception as exc:  # a user's code may raise anything
-        raise MessageHandlerFailed(f"{where} {raised(exc, data)}") from exc
-    return interpreted(given, message, where)
-
-
-def interpreted(given: object, message: Message, where: str) -> list[Sent]:
-    """What a handler gave back for a message, in one form.  Raises MessageHandlerFailed."""
-    if given is None:
-        raise MessageHandlerFailed(
-            f"{where} gave back None: return {RETURNS}; to drop the message return DROP of mirrormaker.handler, or an "
-            "empty list"
-        )
-    if given is DROP:
-        return []
-    many: Iterable[object] = given if isinstance(given, list) else [given]
-    return [_sent(one, message, where) for one in many]
-
-
-def _sent(given: object, message: Message, where: str) -> Sent:
-    key: object
-    value: object
-    topic, timestamp_ms = message.topic, message.timestamp_ms
-    headers: Iterable[tuple[str, bytes | None]] | None = message.headers
-    partition: PartitionId | None = None
-    match given:
-        case Send():
-            key, value, partition = given.key, given.value, given.partition
-            topic = topic if given.topic is None else given.topic
-            timestamp_ms = timestamp_ms if given.timestamp_ms is None else given.timestamp_ms
-            headers = headers if given.headers is None else given.headers
-        case Message():
-            topic, key, value, timestamp_ms = given.topic, given.key, given.value, given.timestamp_ms
-            headers = given.headers
-        case (key, value):
-            pass
-        case (str(topic), key, value):
-            pass
-        case _:
-            raise MessageHandlerFailed(f"{where} gave back a {type(given).__name__}, not {RETURNS}, or DROP")
-    if not isinstance(topic, str):
-        raise MessageHandlerFailed(f"{where} gave back a topic that is a {type(topic).__name__}, not text")
-    if timestamp_ms is not None and not isinstance(timestamp_ms, int):
-        raise MessageHandlerFailed(f"{where} gave back a timestamp that is a {type(timestamp_ms).__name__}, not int")
-    data = _bytes(key, "key", where), _bytes(value, "value", where)
-    return Sent(topic, *data, timestamp_ms, partition, _block(headers, where))
-
-
-def _block(headers: Iterable[tuple[str, bytes | None]] | None, where: str) -> bytes | None:
-    try:
-        return packed(headers)
-    except (LocalError, TypeError) as failed:
-        raise MessageHandlerFailed(f"{where} gave back headers that cannot be sent: {failed}") from failed
-
-
-def _bytes(data: object, name: str, where: str) -> bytes | None:
-    if data is None or isinstance(data, bytes):
-        return data
-    raise MessageHandlerFailed(f"{where} gave back a {name} that is a {type(data).__name__}, not bytes or None")
-
-
-class Drops:
-    """Messages that a handler dropped since the start, by source topic.  option, name: the handler's, as configured."""
-
-    def __init__(self, option: str, name: str, source: str) -> None:
-        self.by_topic: dict[str, int] = {}
-        self._option = option
-        self._name = name
-        self._source = source
-
-    def add(self, tp: TopicPartition, offset: int, count: int = 1) -> None:
-        """So many were dropped, the first of them at this offset.  The first of a topic is logged."""
-        topic = tp.topic
-        if topic not in self.by_topic:
-            log.info(
-                "source %s: topic %s: %s %s dropped %s at %s; more that it drops of this topic is only counted",
-                self._source, topic, self._option, self._name, tp, offset,
-                extra={"event": "dropped", "source": self._source, "topic": topic},
-            )  # fmt: skip
-        self.by_topic[topic] = self.by_topic.get(topic, 0) + count
-
-    def log(self) -> None:
-        """Log how many messages of each topic."""
-        for topic, count in sorted(self.by_topic.items()):
-            log.info(
-                "source %s: topic %s: %s dropped %s messages since the start",
-                self._source, topic, self._option, f"{count:,}",
-            )  # fmt: skip
-
-
-class Raised:
-    """What a user's code raised since the start: the traceback of each kind of exception is logged once."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._kinds: set[Hashable] = set()
-
-    def log(self, failed: MessageHandlerFailed, topic: str) -> None:
-        """Log what was raised, if anything was: the __cause__ of a failure."""
-        cause = failed.__cause__
-        if cause is not None and kind_of(cause) not in self._kinds:
-            self._kinds.add(kind_of(cause))
-            extra = {"event": "handler-failed", "source": self._source, "topic": topic}
-            log.error("source %s: %s", self._source, failed, extra={**extra, "below": frames(cause)})
 
 
 _MessageRow = tuple[int, bytes | None, bytes | None, int | None, int | None, bytes | None, int]
@@ -213,8 +80,8 @@ def _messages(rows: Rows, speaks: Dialect) -> Iterator[_MessageRow]:
 
 @dataclass(slots=True)
 class _Made:
-    """What a handler made of messages so far, in columns; topics, partitions and header blocks of the rows that have
-    one."""
+    """What a handler made of messages since the last outputs, in columns; topics, partitions and header blocks of the
+    rows that have one."""
 
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
@@ -224,56 +91,40 @@ class _Made:
     topics: dict[int, str] = field(default_factory=dict)
     partitions: dict[int, PartitionId] = field(default_factory=dict)
     letters: list[tuple[int, Output]] = field(default_factory=list)
-    begun: int = 0  # rows that are taken
 
-    def add(self, offset: int, sent: Sent, topic: str) -> None:
-        """Add a message to send.  topic: the source topic."""
+    def add(self, offset: int, send: Send, block: bytes | None, topic: str) -> None:
+        """Add a message to send, with its header block.  topic: the source topic."""
         row = len(self.offsets)
-        if sent.topic != topic:
-            self.topics[row] = sent.topic
-        if sent.partition is not None:
-            self.partitions[row] = sent.partition
-        if sent.headers is not None:
-            self.headers[row] = sent.headers
+        if send.topic is not None and send.topic != topic:
+            self.topics[row] = send.topic
+        if send.partition is not None:
+            self.partitions[row] = send.partition
+        if block is not None:
+            self.headers[row] = block
         self.offsets.append(offset)
-        self.keys.append(sent.key)
-        self.values.append(sent.value)
-        self.timestamps_ms.append(sent.timestamp_ms)
+        self.keys.append(send.key)
+        self.values.append(send.value)
+        self.timestamps_ms.append(send.timestamp_ms)
 
     def taken(self, resume_at: int) -> Outputs:
-        """The rows that are not taken yet."""
-        begun, self.begun = self.begun, len(self.offsets)
-        rows, numbers = slice(begun, None), range(begun, self.begun)
-        letters, self.letters = tuple(self.letters), []
-        return Outputs(
-            self.offsets[rows],
-            self.keys[rows],
-            self.values[rows],
-            self.timestamps_ms[rows],
-            resume_at,
-            list(map(self.headers.get, numbers)) if self.headers else None,
-            list(map(self.topics.get, numbers)) if self.topics else None,
-            list(map(self.partitions.get, numbers)) if self.partitions else None,
-            letters,
-        )
+        """Return what there is, and start over."""
+        numbers = range(len(self.offsets))
+        headers = list(map(self.headers.get, numbers)) if self.headers else None
+        topics = list(map(self.topics.get, numbers)) if self.topics else None
+        partitions = list(map(self.partitions.get, numbers)) if self.partitions else None
+        rows = Rows(self.offsets[:], self.keys[:], self.values[:], self.timestamps_ms[:], resume_at, headers)
+        outputs = Outputs(rows, topics, partitions, tuple(self.letters))
+        for column in (self.offsets, self.keys, self.values, self.timestamps_ms, self.letters):
+            column.clear()
+        for chosen in (self.headers, self.topics, self.partitions):
+            chosen.clear()
+        return outputs
 
 
-class MessageHandler:
-    """The message.handler of one flow.  name: as configured; source: the flow's, for the log; target: its dialect.
+class MessageHandler(UserHandler):
+    """The message.handler of one flow."""
 
-    dropped: messages that it dropped, by source topic.
-    """
-
-    def __init__(self, handler: Handler, name: str, source: str, target: Dialect) -> None:
-        self._drops = Drops("message.handler", name, source)
-        self._handler = handler
-        self._name = name
-        self._target = target
-        self._raised = Raised(source)
-
-    @property
-    def dropped(self) -> dict[str, int]:
-        return self._drops.by_topic
+    option = "message.handler"
 
     def outputs(
         self,
@@ -315,7 +166,7 @@ class MessageHandler:
                 try:
                     given: Any = handler(message)
                 except Exception as exc:  # a user's code may raise anything
-                    raise MessageHandlerFailed(f"{self._where(source, offset)} {raised(exc, (key, value))}") from exc
+                    raise self._failed_at(source, offset, raised(exc, (key, value))) from exc
                 plain: Message | None = None
                 if given.__class__ is Message:
                     plain, to_send, its_key = given, given.value, given.key
@@ -337,14 +188,14 @@ class MessageHandler:
                     keys.append(its_key)
                     values.append(to_send)
                     stamps.append(at_ms)
-                elif given is DROP or not (found := self._interpreted(given, message, source)):
+                elif given is DROP or (isinstance(given, list) and not given):
                     first_dropped = first_dropped if dropped else offset
                     dropped += 1
                 else:
-                    for sent in found:
-                        made.add(offset, sent, topic)
+                    for send, block in self._interpreted(source, offset, given, message):
+                        made.add(offset, send, block, topic)
             except MessageHandlerFailed as failed:
-                self._raised.log(failed, topic)
+                self._log_raised(failed, topic)
                 again = Message(topic, partition, offset, key, value, stamp, kind, headers, behind)  # it may be changed
                 try:
                     made.letters += ((offset, letter) for letter in instead(again, failed))
@@ -355,27 +206,51 @@ class MessageHandler:
                 yield made.taken(behind) if behind > offset else None
                 in_time = clock() + TURN_S
         if dropped:
-            self._drops.add(source, first_dropped, dropped)
+            self._drop(source, first_dropped, dropped)
         if refused is not None:
             yield made.taken(offset).before(offset)
             raise refused
         yield made.taken(rows.resume_at)
 
-    def _interpreted(self, given: object, message: Message, source: TopicPartition) -> list[Sent]:
-        """What a handler gave back, where it is not plain.  Raises MessageHandlerFailed."""
-        found = interpreted(given, message, self._where(source, message.offset))
-        for sent in found:
-            if not self._target.has_keys and (sent.key is not None or sent.value is None):
-                what = "a key" if sent.key is not None else "no value"
-                raise MessageHandlerFailed(
-                    f"{source} at {message.offset}: message.handler gave back {what}: "
-                    f"messages of Kafka {self._target.release} have a value and no key"
+    def _interpreted(
+        self, source: TopicPartition, offset: int, given: object, message: Message
+    ) -> list[tuple[Send, bytes | None]]:
+        """Return the messages that the handler gave back for a message, with header blocks.
+
+        Raises MessageHandlerFailed.
+        """
+        if given is None:
+            raise self._failed_at(
+                source, offset,
+                f"gave back None: return {RETURNS}; to drop the message return DROP of mirrormaker.handler, or an empty"
+                " list",
+            )  # fmt: skip
+        many: list[Any] = given if isinstance(given, list) else [given]
+        sends = [self._send(source, offset, one, message) for one in many]
+        for value, key, topic, _, stamp, _ in sends:
+            usual = value.__class__ in BYTES and key.__class__ in BYTES and topic.__class__ is str
+            if not (usual and stamp.__class__ in NUMBER and self._target.has_keys):
+                columns = MessageColumns(
+                    *source, [offset], keys=[key], values=[value], timestamps_ms=[stamp], topics=[topic]
                 )
-        return found
+                self._check(source, columns)
+        try:
+            return [(send, packed(send.headers)) for send in sends]
+        except (LocalError, TypeError) as failed:
+            raise self._failed_at(source, offset, f"gave back headers that cannot be sent: {failed}") from failed
 
-    def _where(self, source: TopicPartition, offset: int) -> str:
-        return f"{source} at {offset}: message.handler {self._name}"
-
-    def log_dropped(self) -> None:
-        """Log how many messages it dropped of each topic."""
-        self._drops.log()
+    def _send(self, source: TopicPartition, offset: int, given: Any, message: Message) -> Send:
+        """Return one message that the handler gave back, with nothing left to default."""
+        match given:
+            case Send():
+                stamp = message.timestamp_ms if given.timestamp_ms is None else given.timestamp_ms
+                headers = message.headers if given.headers is None else given.headers
+                topic = message.topic if given.topic is None else given.topic
+                return Send(given.value, given.key, topic, given.partition, stamp, headers)
+            case Message():
+                return Send(given.value, given.key, given.topic, None, given.timestamp_ms, given.headers)
+            case (key, value):
+                return Send(value, key, message.topic, None, message.timestamp_ms, message.headers)
+            case (str(topic), key, value):
+                return Send(value, key, topic, None, message.timestamp_ms, message.headers)
+        raise self._failed_at(source, offset, f"gave back a {type(given).__name__}, not {RETURNS}, or DROP")

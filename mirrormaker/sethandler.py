@@ -19,22 +19,34 @@ each half of the set until a single message is left (of 0.7: those of one entry)
 
 from __future__ import annotations
 
+import enum
+import logging
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
+from groundwork.failures import kind_of
 from kafkawire.dialects import Dialect
 from kafkawire.headers import Headers, packed, unpacked
 from kafkawire.model import PartitionId, TopicPartition
-from mirrormaker.handler import DROP, Drops, Raised
-from mirrormaker.masking import raised
-from mirrormaker.outputs import Outputs
-from producer.conversion import MessageHandlerFailed, Rows
+from mirrormaker.masking import frames, raised
+from producer.conversion import Lists, MessageHandlerFailed, Output, Rows
 
-OPTION = "message.set.handler"
+log = logging.getLogger(__name__)
+
 RETURNS = "the columns it was given, other MessageColumns, or DROP"
 Data = Sequence[bytes | None]
+
+
+class Drop(enum.Enum):
+    """The type of DROP."""
+
+    DROP = "drop"
+
+
+DROP = Drop.DROP  # what a handler returns for messages that must not be sent
 
 
 class MessageColumns:
@@ -100,13 +112,70 @@ class MessageColumns:
 
 
 COLUMNS = ("offsets", "keys", "values", "timestamps_ms", "topics", "partitions", "headers")
-TYPES: dict[str, tuple[type, ...]] = {
-    "keys": (bytes, type(None)),
-    "values": (bytes, type(None)),
-    "timestamps_ms": (int, type(None)),
-    "topics": (str, type(None)),
-}
+TYPES: dict[str, type] = {"keys": bytes, "values": bytes, "timestamps_ms": int, "topics": str}
 SetHandlerFunction = Callable[[MessageColumns], object]
+
+
+class Outputs(NamedTuple):
+    """Messages that a handler wants sent: what both forms of handlers become, and what routes take.
+
+    rows: with the offsets of the messages they come from, ascending.  topics, partitions: where rows are to go; None,
+    for all or for a row: the source topic's own target, chosen as for any other message.  letters: records that are
+    sent beside them as they are, each with the offset of the message it stands for.
+    """
+
+    rows: Rows
+    topics: Sequence[str | None] | None = None
+    partitions: Sequence[PartitionId | None] | None = None
+    letters: tuple[tuple[int, Output], ...] = ()
+
+    @property
+    def offsets(self) -> Sequence[int]:
+        return self.rows.offsets
+
+    def before(self, offset: int) -> Outputs:
+        """Return the outputs of messages with a smaller offset."""
+        letters = tuple(one for one in self.letters if one[0] < offset)
+        return self._part(self.rows.before(offset), slice(bisect_left(self.offsets, offset)), letters)
+
+    def since(self, offset: int) -> Outputs:
+        """Return the outputs of messages from an offset on."""
+        letters = tuple(one for one in self.letters if one[0] >= offset)
+        return self._part(self.rows.since(offset), slice(bisect_left(self.offsets, offset), None), letters)
+
+    def _part(self, rows: Rows, those: slice, letters: tuple[tuple[int, Output], ...]) -> Outputs:
+        topics = None if self.topics is None else self.topics[those]
+        return Outputs(rows, topics, None if self.partitions is None else self.partitions[those], letters)
+
+    def middle(self) -> int | None:
+        """Return an offset near the middle, at which they can be cut in two, or None if they share one."""
+        return self.rows.middle() if self.offsets else None
+
+    def by_topic(self, source: str) -> Iterator[tuple[str | None, Rows, Sequence[PartitionId | None] | None]]:
+        """Yield the rows for each target topic, with the partitions chosen for them, if any are.
+
+        The topic is None for rows without one and for rows that name the source topic: those must keep their order.
+        """
+        if self.topics is None:
+            yield None, self.rows, self.partitions
+            return
+        topics = [None if topic == source else topic for topic in self.topics]
+        for topic in dict.fromkeys(topics):
+            mine = [row for row, one in enumerate(topics) if one == topic]
+            partitions = None if self.partitions is None else [self.partitions[row] for row in mine]
+            yield topic, self.rows.taken(mine), partitions
+
+    def add_letters(self, into: dict[TopicPartition, Lists]) -> None:
+        """Add the records that are sent as they are to the lists of their target partitions."""
+        for _, letter in self.letters:
+            lists = into.setdefault(letter.tp, Lists([], [], []))
+            if letter.headers is not None and lists.headers is None:
+                lists = into[letter.tp] = lists._replace(headers=[None] * len(lists.keys))
+            lists.keys.append(letter.key)
+            lists.values.append(letter.value)
+            lists.timestamps_ms.append(letter.timestamp_ms)
+            if lists.headers is not None:
+                lists.headers.append(letter.headers)
 
 
 class Handled(NamedTuple):
@@ -122,25 +191,81 @@ class Handled(NamedTuple):
         """What to send for these messages.  LocalError for headers that are none."""
         given = self.columns
         columns = as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms)
-        return Outputs(*columns, rows.resume_at, blocks_of(given, rows), given.topics, given.partitions)
+        return Outputs(Rows(*columns, rows.resume_at, blocks_of(given, rows)), given.topics, given.partitions)
 
 
-class SetHandler:
-    """The message.set.handler of one flow.  name: as configured; source: the flow's, for the log; target: its dialect.
+class UserHandler:
+    """What both forms of handlers share: the function of one flow, checks of what it gives back, counts of what it
+    drops.
 
-    dropped: messages that it dropped, by source topic.
+    name: as configured; source: the flow's, for the log; target: its dialect.  dropped: messages that the handler
+    dropped since the start, by source topic.
     """
 
-    def __init__(self, handler: SetHandlerFunction, name: str, source: str, target: Dialect) -> None:
+    option = ""  # that configures it
+
+    def __init__(self, handler: Callable[..., object], name: str, source: str, target: Dialect) -> None:
+        self.dropped: dict[str, int] = {}
         self._handler = handler
         self._name = name
+        self._source = source
         self._target = target
-        self._drops = Drops(OPTION, name, source)
-        self._raised = Raised(source)
+        self._kinds: set[Hashable] = set()  # of exceptions that were logged with their traceback
 
-    @property
-    def dropped(self) -> dict[str, int]:
-        return self._drops.by_topic
+    def log_dropped(self) -> None:
+        """Log how many messages of each topic were dropped."""
+        for topic, count in sorted(self.dropped.items()):
+            log.info(
+                "source %s: topic %s: %s dropped %s messages since the start",
+                self._source, topic, self.option, f"{count:,}",
+            )  # fmt: skip
+
+    def _drop(self, source: TopicPartition, offset: int, count: int) -> None:
+        """Count dropped messages, of which `offset` is the first.  Log the first of a topic."""
+        topic = source.topic
+        if topic not in self.dropped:
+            log.info(
+                "source %s: topic %s: %s %s dropped %s at %s; more that it drops of this topic is only counted",
+                self._source, topic, self.option, self._name, source, offset,
+                extra={"event": "dropped", "source": self._source, "topic": topic},
+            )  # fmt: skip
+        self.dropped[topic] = self.dropped.get(topic, 0) + count
+
+    def _log_raised(self, failed: MessageHandlerFailed, topic: str) -> None:
+        """Log what the handler raised, which is the cause of the failure: the traceback of each kind once."""
+        cause = failed.__cause__
+        if cause is not None and kind_of(cause) not in self._kinds:
+            self._kinds.add(kind_of(cause))
+            extra = {"event": "handler-failed", "source": self._source, "topic": topic}
+            log.error("source %s: %s", self._source, failed, extra={**extra, "below": frames(cause)})
+
+    def _check(self, source: TopicPartition, given: MessageColumns) -> None:
+        """Raise MessageHandlerFailed, which names the first wrong message, if columns cannot be sent."""
+        offsets = given.offsets
+        for name, wanted in TYPES.items():
+            column = getattr(given, name)
+            if column is None or {wanted, type(None)}.issuperset(map(type, column)):
+                continue
+            for offset, one in zip(offsets, column, strict=True):
+                if one is not None and not isinstance(one, wanted):
+                    wrong = type(one).__name__
+                    why = f"gave back a {wrong} in {name}, not {wanted.__name__} or None"
+                    raise self._failed_at(source, offset, why)
+        if not self._target.has_keys:
+            for offset, key, value in zip(offsets, given.keys, given.values, strict=True):
+                if key is not None or value is None:
+                    what = "a key" if key is not None else "no value"
+                    why = f"gave back {what}: messages of Kafka {self._target.release} have a value and no key"
+                    raise self._failed_at(source, offset, why)
+
+    def _failed_at(self, source: TopicPartition, offset: int, why: str) -> MessageHandlerFailed:
+        return MessageHandlerFailed(f"{source} at {offset}: {self.option} {self._name} {why}", offset)
+
+
+class SetHandler(UserHandler):
+    """The message.set.handler of one flow."""
+
+    option = "message.set.handler"
 
     def handled(self, source: TopicPartition, rows: Rows) -> Handled:
         """What the handler wants sent for messages of a source partition.
@@ -167,7 +292,7 @@ class SetHandler:
         except Exception as exc:  # a user's code may raise anything
             failed = self._failed(source, rows, raised(exc, (*keys, *values)))
             failed.__cause__ = exc
-            self._raised.log(failed, source.topic)
+            self._log_raised(failed, source.topic)
             raise failed from exc
         if given is DROP:
             given = MessageColumns(*source, [], keys=[], values=[], timestamps_ms=[])
@@ -176,7 +301,10 @@ class SetHandler:
         self._check_lengths(source, rows, given)
         kept = _kept(given, before) if self._target.has_keys else None
         if kept is None:
-            self._check(source, rows, given)
+            offsets, there = as_list(given.offsets), as_list(rows.offsets)
+            if offsets != there and (offsets != sorted(offsets) or not set(offsets) <= set(there)):
+                raise self._failed(source, rows, "gave back offsets that do not ascend, or that it was not given")
+            self._check(source, given)
         return Handled(given, kept)
 
     def count_dropped(self, source: TopicPartition, rows: Rows, handled: Handled) -> None:
@@ -184,7 +312,7 @@ class SetHandler:
         given, kept = handled
         if kept is not None:
             if not all(kept):
-                self._drops.add(source, rows.offsets[kept.index(False)], kept.count(False))
+                self._drop(source, rows.offsets[kept.index(False)], kept.count(False))
             return
         if len(given) == len(rows.offsets) and as_list(given.offsets) == as_list(rows.offsets):
             return
@@ -197,11 +325,7 @@ class SetHandler:
             gone = sum(count for count in counts.values() if count > 0)
         if gone:
             first = next((offset for offset in rows.offsets if offset not in left), rows.offsets[0])
-            self._drops.add(source, first, gone)
-
-    def log_dropped(self) -> None:
-        """Log how many messages it dropped of each topic."""
-        self._drops.log()
+            self._drop(source, first, gone)
 
     def _check_lengths(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
         """That columns have a value for each row.  Raises MessageHandlerFailed."""
@@ -210,33 +334,12 @@ class SetHandler:
             there = ", ".join(f"{count} {name}" for name, count in lengths.items())
             raise self._failed(source, rows, f"gave back columns of different lengths: {there}")
 
-    def _check(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
-        """That columns can be sent.  Raises MessageHandlerFailed."""
-        offsets = as_list(given.offsets)
-        if offsets != as_list(rows.offsets) and (offsets != sorted(offsets) or not set(offsets) <= set(rows.offsets)):
-            raise self._failed(source, rows, "gave back offsets that do not ascend, or that it was not given")
-        for name, types in TYPES.items():
-            column = getattr(given, name)
-            if column is not None and not set(map(type, column)) <= {*types}:
-                row = next(row for row, one in enumerate(column) if type(one) not in types)
-                wrong, wanted = type(column[row]).__name__, " or ".join(one.__name__ for one in types)
-                raise self._failed_at(source, offsets[row], f"gave back a {wrong} in {name}, not {wanted}")
-        if not self._target.has_keys:
-            for offset, key, value in zip(offsets, given.keys, given.values, strict=True):
-                if key is not None or value is None:
-                    what = "a key" if key is not None else "no value"
-                    why = f"gave back {what}: messages of Kafka {self._target.release} have a value and no key"
-                    raise self._failed_at(source, offset, why)
-
     def _failed(self, source: TopicPartition, rows: Rows, why: str) -> MessageHandlerFailed:
         """Names one offset, or all of them where the wrong one is not known."""
         first, last = rows.offsets[0], rows.offsets[-1]
         if first == last:
             return self._failed_at(source, first, why)
-        return MessageHandlerFailed(f"{source} at {first} to {last}: {OPTION} {self._name} {why}")
-
-    def _failed_at(self, source: TopicPartition, offset: int, why: str) -> MessageHandlerFailed:
-        return MessageHandlerFailed(f"{source} at {offset}: {OPTION} {self._name} {why}", offset)
+        return MessageHandlerFailed(f"{source} at {first} to {last}: {self.option} {self._name} {why}")
 
 
 def _without(timestamps_ms: list[int | None]) -> list[int | None]:

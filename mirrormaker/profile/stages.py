@@ -18,7 +18,6 @@ IDLE = "idle"
 OWNERS = (
     ("mirrormaker.handler", "handler"),
     ("mirrormaker.sethandler", "handler"),
-    ("mirrormaker.outputs", "handler"),
     ("mirrormaker.encoding", "handler"),
     ("mirrormaker.offsetmap", "commit"),
     ("zkconsumer.offsets", "commit"),

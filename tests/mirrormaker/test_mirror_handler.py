@@ -6,8 +6,9 @@ import pytest
 
 from kafkawire.headers import unpacked
 from kafkawire.model import Message
-from mirrormaker.handler import DROP, Send, Sent, handled
+from mirrormaker.handler import DROP, Send
 from producer.conversion import MessageHandlerFailed
+from tests.mirrormaker.handling import Sent, handled
 
 
 def message(key: bytes | None = b"k", value: bytes | None = b"v") -> Message:
@@ -88,16 +89,16 @@ def boom(given: Message) -> object:
         ),
         (
             lambda m: Send(b"x", topic=b"news"),  # type: ignore[arg-type]
-            "orders/3 at 81920: message.handler a:b gave back a topic that is a bytes, not text",
+            "orders/3 at 81920: message.handler a:b gave back a bytes in topics, not str or None",
         ),
         (lambda m: [DROP], "orders/3 at 81920: message.handler a:b gave back a Drop, not the message"),
         (
             lambda m: ("k", b"v"),
-            "orders/3 at 81920: message.handler a:b gave back a key that is a str, not bytes or None",
+            "orders/3 at 81920: message.handler a:b gave back a str in keys, not bytes or None",
         ),
         (
             lambda m: [(b"k", 7)],
-            "orders/3 at 81920: message.handler a:b gave back a value that is a int, not bytes or None",
+            "orders/3 at 81920: message.handler a:b gave back a int in values, not bytes or None",
         ),
     ],
 )

@@ -16,13 +16,13 @@ from kafkawire.dialects import dialect
 from kafkawire.model import Message, TopicPartition
 from mirrormaker.deadletter import DeadLetter, write
 from mirrormaker.encoding import Encoders
-from mirrormaker.handler import handled
 from mirrormaker.options import TargetOptions
 from mirrormaker.plugins import encoders_of, partitioner_named
 from mirrormaker.routes import RouteRules, SourceTopic, TopicRoute
 from mirrormaker.sethandler import MessageColumns, SetHandler
 from producer.conversion import Lists, MessageHandlerFailed, Rows
 from tests.docpages import blocks, section
+from tests.mirrormaker.handling import handled
 
 V08 = dialect("0.8.2")
 SOURCE = TopicPartition("orders", 0)
@@ -92,7 +92,7 @@ def test_handlers_of_sets(name: str, values: list[bytes], given: list[Row], drop
     columns = handler.handled(SOURCE, rows)
     handler.count_dropped(SOURCE, rows, columns)
     found: list[Row] = []
-    for topic, these, partitions in columns.outputs(rows).by_topic():
+    for topic, these, partitions in columns.outputs(rows).by_topic(SOURCE.topic):
         chosen = partitions or [None] * len(these.offsets)
         found += zip([topic] * len(chosen), chosen, these.offsets, these.keys, these.values, strict=True)
     assert found == given

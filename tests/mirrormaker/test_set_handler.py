@@ -42,7 +42,7 @@ def given_back(function: SetHandlerFunction, of: Rows) -> tuple[list[Any], SetHa
     handler = handler_of(function)
     columns = handler.handled(SOURCE, of)
     found = []
-    for topic, these, partitions in columns.outputs(of).by_topic():
+    for topic, these, partitions in columns.outputs(of).by_topic(SOURCE.topic):
         chosen = partitions or [None] * len(these.offsets)
         found += [
             (topic, partition, offset, key, value)
@@ -97,6 +97,17 @@ def test_a_message_may_become_several(caplog: pytest.LogCaptureFixture) -> None:
     assert counted.dropped == {}
 
 
+def test_rows_that_name_the_source_topic_keep_their_order_among_those_that_name_none() -> None:
+    def named(messages: MessageColumns) -> MessageColumns:
+        messages.topics = [None, "orders", None, "other", "orders"]
+        return messages
+
+    found, _ = given_back(named, rows(b"a", b"b", b"c", b"d", b"e"))
+    assert [(topic, value) for topic, _, _, _, value in found] == [
+        (None, b"a"), (None, b"b"), (None, b"c"), (None, b"e"), ("other", b"d")
+    ]  # fmt: skip
+
+
 def test_drop_drops_all_of_a_set() -> None:
     found, counted = given_back(lambda messages: DROP, rows(b"a", b"b", b"c"))
     assert (found, counted.dropped) == ([], {"orders": 3})
@@ -134,10 +145,10 @@ def changed(**columns: Any) -> Callable[[MessageColumns], MessageColumns]:
         (changed(topics=["t"]), "gave back columns of different lengths: ", None),
         (changed(offsets=[102, 101, 100]), "gave back offsets that do not ascend, or that it was not given", None),
         (changed(offsets=[100, 101, 103]), "gave back offsets that do not ascend, or that it was not given", None),
-        (changed(values=[b"1", "2", b"3"]), "gave back a str in values, not bytes or NoneType", 101),
-        (changed(keys=[b"1", None, 3]), "gave back a int in keys, not bytes or NoneType", 102),
-        (changed(timestamps_ms=[1, 2.5, 3]), "gave back a float in timestamps_ms, not int or NoneType", 101),
-        (changed(topics=[None, None, b"t"]), "gave back a bytes in topics, not str or NoneType", 102),
+        (changed(values=[b"1", "2", b"3"]), "gave back a str in values, not bytes or None", 101),
+        (changed(keys=[b"1", None, 3]), "gave back a int in keys, not bytes or None", 102),
+        (changed(timestamps_ms=[1, 2.5, 3]), "gave back a float in timestamps_ms, not int or None", 101),
+        (changed(topics=[None, None, b"t"]), "gave back a bytes in topics, not str or None", 102),
     ],
 )
 def test_what_it_must_not_give_back(function: Any, why: str, offset: int | None) -> None:

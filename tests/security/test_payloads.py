@@ -22,12 +22,12 @@ from kafkawire.formats.v07 import messages as v07
 from kafkawire.model import BrokerPartition, Message, PartitionId, TopicPartition
 from mirrormaker.deadletter import NoDeadLetter, read
 from mirrormaker.encoding import Encoder, MessageEncoderFailed
-from mirrormaker.handler import Raised, handled
 from mirrormaker.masking import LEAST, MOST_BYTES, frames, masked, raised
 from mirrormaker.partitioning import ChosenPartitioner
 from producer.conversion import MessageHandlerFailed
 from producer.errors import PartitionerFailed
 from tests.fuzz.mutations import mutated
+from tests.mirrormaker.handling import handled
 
 TOKEN = secrets.token_hex(8).encode()
 TEXT = TOKEN.decode()
@@ -125,12 +125,10 @@ def test_what_a_handler_raises_is_told_without_the_message(
     handler: Callable[[Message], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     message = replace(MESSAGE)
-    with pytest.raises(MessageHandlerFailed) as failed:
+    with caplog.at_level(logging.DEBUG), pytest.raises(MessageHandlerFailed) as failed:
         handled(handler, message, f"mine:{handler.__name__}")
     said = str(failed.value)
     assert said.startswith(f"orders/3 at 17: message.handler mine:{handler.__name__} raised ")
-    with caplog.at_level(logging.DEBUG):
-        Raised("dc1").log(failed.value, "orders")
     (record,) = caplog.records
     for form in ("logfmt", "json"):
         line = LineFormatter(form).format(record)
