@@ -339,7 +339,7 @@ def offset_import(
         output="table",
     )
     with usage_errors():
-        rows = rows_to_write(input_file, None, by_store=True).rows
+        rows = rows_to_write(input_file, by_store=True).rows
     with admin_client(zookeeper, (), kafka_version) as admin:
         cluster, found, changes, texts = import_plan(admin, rows, group, edit)
         done = execute_plan(admin, cluster, found, changes, edit=edit, texts=texts)

@@ -173,7 +173,6 @@ def export_command(
 @brokers_option(BROKERS)
 @groups_option
 @store_option
-@click.option("--topic", metavar="TOPIC", help="Topic of a file that names no topic.")
 @kafka_version_option
 @output_option()
 def diff_command(
@@ -183,7 +182,6 @@ def diff_command(
     groups: tuple[str, ...],
     regex: bool,
     store: str | None,
-    topic: str | None,
     kafka_version: str,
     output: str,
 ) -> None:
@@ -196,7 +194,7 @@ def diff_command(
         raise click.UsageError("at most two files are compared")
     if len(files) == 2:
         with usage_errors():
-            left, right = (file_positions(path, topic, groups) for path in files)
+            left, right = (file_positions(path, groups) for path in files)
     else:
         must_keep(stores_named(store), kafka_version)
         if not files and not expected(kafka_version).keeps_offsets:
@@ -204,9 +202,7 @@ def diff_command(
                 f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
             )
         with admin_client(zookeeper, brokers, kafka_version) as admin:
-            left, right = _with_stores(
-                admin, files, topic=topic, groups=groups, regex=regex, stores=stores_named(store)
-            )
+            left, right = _with_stores(admin, files, groups=groups, regex=regex, stores=stores_named(store))
     keys = sorted({*left, *right}, key=lambda key: (key[0], in_order(key[1])))
     differ = [(group, tp) for group, tp in keys if left.get((group, tp)) != right.get((group, tp))]
     write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)
@@ -227,7 +223,6 @@ def _with_stores(
     admin: AdminClient,
     files: Sequence[Path],
     *,
-    topic: str | None,
     groups: tuple[str, ...],
     regex: bool,
     stores: tuple[StoreName, ...] | None,
@@ -239,7 +234,7 @@ def _with_stores(
         pairs = [(each, tp) for each in found.values() for tp in each.partitions()]
         left = {(each.group, tp): shown(held_by(each, tp, "zookeeper")) for each, tp in pairs}
         return left, {(each.group, tp): shown(held_by(each, tp, "kafka")) for each, tp in pairs}
-    left = file_positions(files[0], topic, groups)
+    left = file_positions(files[0], groups)
     names = list(dict.fromkeys(group for group, _ in left))
     cluster = read_cluster(admin)
     also = {name: [tp for group, tp in left if group == name] for name in names}

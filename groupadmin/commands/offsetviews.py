@@ -56,9 +56,9 @@ def groups_option(command: F) -> F:
     return group(regex(command))
 
 
-def file_positions(path: Path, topic: str | None, groups: tuple[str, ...]) -> Keyed:
+def file_positions(path: Path, groups: tuple[str, ...]) -> Keyed:
     """The offsets in a file by group and partition; rows without a group count as those of the only --group."""
-    file = read_file(path, topic)
+    file = read_file(path)
     found: Keyed = {}
     for row in file.rows:
         group = row.group or (groups[0] if len(groups) == 1 else None)
@@ -69,23 +69,21 @@ def file_positions(path: Path, topic: str | None, groups: tuple[str, ...]) -> Ke
     return found
 
 
-def read_file(path: Path, topic: str | None, zero_means_missing: bool = False) -> OffsetsFile:
+def read_file(path: Path, zero_means_missing: bool = False) -> OffsetsFile:
     """Read an offsets file of any kind; its warnings go to stderr.  Raises FileUnclear."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
         raise click.UsageError(f"{path} is no text") from None
-    file = read_offsets(text, topic, zero_means_missing)
+    file = read_offsets(text, zero_means_missing)
     for warning in file.warnings:
         print_note(f"{path.name}: {warning}")
     return file
 
 
-def rows_to_write(
-    path: Path, topic: str | None, zero_means_missing: bool = False, by_store: bool = False
-) -> OffsetsFile:
+def rows_to_write(path: Path, zero_means_missing: bool = False, by_store: bool = False) -> OffsetsFile:
     """Read an offsets file for writing its offsets, without rows that have no target (undo.says_what)."""
-    file = read_file(path, topic, zero_means_missing)
+    file = read_file(path, zero_means_missing)
     rows = [row for row in file.rows if says_what(file, row, by_store)]
     left = [row for row in file.rows if not says_what(file, row, by_store)]
     if left:

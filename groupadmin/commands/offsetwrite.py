@@ -101,7 +101,7 @@ class ResetAsked:
         if self.by_duration is not None:
             yield ByDuration(parse_duration(self.by_duration))
         if self.from_file is not None:
-            yield from_rows(rows_of(rows_to_write(self.from_file, None).rows, group), group)
+            yield from_rows(rows_of(rows_to_write(self.from_file).rows, group), group)
 
 
 reset_options = as_argument("reset", ResetAsked, _KINDS)  # passes ResetAsked as reset
@@ -193,7 +193,6 @@ def reset_command(
 @zookeeper_option(required=False)
 @brokers_option(BROKERS)
 @group_option(required=False, help="Group of rows that name no group; of a file with several groups, only this one.")
-@click.option("--topic", metavar="TOPIC", help="Topic of a file that names no topic (the data of a one-node topic).")
 @click.option("--zero-means-missing", is_flag=True, help="Treat each 0 in the file as no offset (kafka-utils).")
 @click.option("--keep-out-of-range", is_flag=True, help="Write offsets outside the log as they are: for undoing.")
 @kafka_version_option
@@ -203,7 +202,6 @@ def import_command(
     zookeeper: ZooKeeper | None,
     brokers: list[tuple[str, int]],
     group: str | None,
-    topic: str | None,
     zero_means_missing: bool,
     keep_out_of_range: bool,
     kafka_version: str,
@@ -217,7 +215,7 @@ def import_command(
     stores where the group has offsets now, or to --store.
     """
     with usage_errors():
-        read = rows_to_write(file, topic, zero_means_missing, by_store=True)
+        read = rows_to_write(file, zero_means_missing, by_store=True)
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
     with admin_client(zookeeper, brokers, kafka_version) as admin:
         if read.cluster is not None and admin.session is not None and read.cluster != admin.session.connect:

@@ -1,1 +1,1 @@
-"""Offset files: reading of every form that known tools write, and writing of three of them."""
+"""Offset files: our JSON, CSV of kafka-consumer-groups, lines of ExportZkOffsets, and (read only) kafka-utils' JSON."""

@@ -1,4 +1,4 @@
-"""CSV: of kafka-consumer-groups --export (no header), or with a header in any order.
+"""CSV of kafka-consumer-groups --export, which has no header.
 
 topic,partition,offset          group,topic,partition,offset
 """
@@ -9,21 +9,16 @@ import csv
 from collections.abc import Iterator, Sequence
 
 from groundwork.decimals import decimal_int
-from groupadmin.files.headers import Columns, columns_of
 from groupadmin.files.model import OffsetsFile, SavedRow
 from groupadmin.files.reading import Reading, shown
 from groupadmin.files.text import COMMENT, SKIPPED, is_comment, is_said, rows_of
 
-_PLAIN = {
-    3: Columns(0, 1, 2, group=None, log_end=None, count=3),
-    4: Columns(1, 2, 3, group=0, log_end=None, count=4),
-}
 _HELP = "a line is topic,partition,offset or group,topic,partition,offset"
 
 
 def is_row(line: str) -> bool:
-    """Whether a line has the form of a row or a header, or begins a row whose quoted group contains line ends."""
-    if line.startswith('"') or columns_of(line.split(",")) is not None:
+    """True if a line has the form of a row, or begins a row whose quoted group contains line ends."""
+    if line.startswith('"'):
         return True
     last = line.rsplit(",", 2)
     return (
@@ -38,21 +33,18 @@ def _may_be_row(line: str) -> bool:
 
 
 def read_csv(lines: Sequence[str], reading: Reading) -> OffsetsFile:
-    """The rows of a CSV text, from its first row or header on."""
+    """Return the rows of a CSV text, from its first row on."""
     first = next((number for number, _ in rows_of(lines, reading, _may_be_row)), len(lines) + 1)
-    columns: Columns | None = None
+    count: int | None = None  # of columns
     for number, cells in _records(lines, first, reading):
-        if columns is None:
-            columns = columns_of(cells)
-            if columns is not None:
-                continue
-            columns = _PLAIN.get(len(cells))
-        if columns is not None and len(cells) == columns.count:
-            reading.add(_row(cells, columns, number, reading), number)
+        if count is None and len(cells) in (3, 4):
+            count = len(cells)
+        if len(cells) == count:
+            reading.add(_row(cells, number, reading), number)
         elif is_said(lines[number - 1]):
             reading.tell(number, SKIPPED)
         else:
-            found = f"{len(cells)} columns" + (f" instead of {columns.count}" if columns is not None else "")
+            found = f"{len(cells)} columns" + (f" instead of {count}" if count is not None else "")
             raise reading.unclear(number, f"{shown(','.join(cells))} has {found}", _HELP)
     return reading.file("csv")
 
@@ -73,14 +65,14 @@ def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tup
         raise reading.unclear(number, f"this is no CSV: {why}", helps) from None
 
 
-def _row(cells: Sequence[str], at: Columns, number: int, reading: Reading) -> SavedRow:
-    topic = cells[at.topic].strip()
+def _row(cells: Sequence[str], number: int, reading: Reading) -> SavedRow:
+    *group, text, partition, offset = cells
+    topic = text.strip()
     if not topic or len(topic.split()) > 1:
-        raise reading.unclear(number, f"{shown(cells[at.topic])} is no topic", _HELP)
+        raise reading.unclear(number, f"{shown(text)} is no topic", _HELP)
     return SavedRow(
-        None if at.group is None else reading.name(cells[at.group], number, "group"),
+        reading.name(group[0], number, "group") if group else None,
         reading.name(topic, number, "topic"),
-        reading.partition(cells[at.partition], number),
-        reading.position(cells[at.position], number),
-        log_end=None if at.log_end is None else reading.optional(cells[at.log_end], number, "log end"),
+        reading.partition(partition, number),
+        reading.position(offset, number),
     )

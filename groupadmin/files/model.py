@@ -18,10 +18,7 @@ Kind = Literal[
     "json",  # this project's, zkconsumer.offsets/1
     "csv",  # kafka-consumer-groups --export
     "zk-export",  # ExportZkOffsets
-    "describe",  # the table of kafka-consumer-groups --describe
-    "checker",  # the table of ConsumerOffsetChecker
     "yelp",  # offset_save of kafka-utils
-    "one-node",  # the data of a topic's only node
 ]
 WrittenKind = Literal["json", "csv", "zk-export"]
 Source = Literal["zookeeper", "kafka", "dual"]

@@ -138,7 +138,7 @@ def _known(entry: Mapping[str, Any], known: set[str], path: Path, reading: Readi
 def _offset(value: Any, path: Path, reading: Reading) -> int | None:
     if value is None or (type(value) is int and 0 <= value <= MOST_OFFSET):  # nearly always
         return value
-    return reading.position(value, path, "refused")
+    return reading.position(value, path, minus_one=False)
 
 
 def _whole(value: Any, path: Path, reading: Reading) -> int | None:

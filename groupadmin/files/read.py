@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from groupadmin.files import csvrows, plain, tables
+from groupadmin.files import csvrows
 from groupadmin.files.documents import Path, read_json
 from groupadmin.files.model import FileUnclear, OffsetsFile, SavedRow
 from groupadmin.files.ours import FORMAT, read_ours
 from groupadmin.files.reading import Reading, shown
-from groupadmin.files.text import SKIPPED, is_comment, is_prose, is_said, lines_of
+from groupadmin.files.text import SKIPPED, is_comment, is_prose, is_said, lines_of, rows_of
 
 _KNOWN_JSON = f"known are {FORMAT} and the offset_save of kafka-utils"
 _KNOWN_LINES = (
-    "known are our JSON, CSV, the tables of kafka-consumer-groups and ConsumerOffsetChecker with their headers, "
-    "lines of ExportZkOffsets, a node's PARTITION:OFFSET list, and the JSON of kafka-utils"
+    "known are our JSON, lines topic,partition,offset or group,topic,partition,offset, lines of ExportZkOffsets, and"
+    " the JSON of kafka-utils"
 )
+_EXPORTED = re.compile(r"(?:/.*)?/consumers/([^/]+)/offsets?/([^/]+)/([^/:]+)\s*:\s*(\S+)\s*")  # greedy: the last colon
 _ZERO = (
     "a position of 0, which kafka-utils also writes for a partition that was never committed; "
     "with zero_means_missing (--zero-means-missing) it is taken as none"
 )
 LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]
-_LINES: tuple[tuple[Callable[[str], bool], LinesReader], ...] = (  # the first reader whose form a line has
-    (lambda line: tables.header_of(line) is not None, tables.read_tables),
-    (plain.is_one_node, plain.read_one_node),
-    (plain.is_export, plain.read_export),
-    (csvrows.is_row, csvrows.read_csv),
-)
 
 
-def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool = False) -> OffsetsFile:
+def read_offsets(text: str, zero_means_missing: bool = False) -> OffsetsFile:
     """The rows of a file of any kind (model.Kind), which is detected from the text.
 
-    topic: for the kind that names none (the data of a one-node topic); ignored for others.
     zero_means_missing: take each offset of 0 as none.  CRLF, empty lines, a byte order mark, comments (#) and messages
     of tools between the data are accepted; .warnings names what was skipped.
 
@@ -41,7 +36,7 @@ def read_offsets(text: str, topic: str | None = None, zero_means_missing: bool =
     read, or a partition with two offsets, is never skipped.
     """
     lines = lines_of(text)
-    reading = Reading(topic, zero_means_missing)
+    reading = Reading(zero_means_missing)
     start = _data_begins(lines)
     if start is None:
         said = next((line for line in lines if line.strip()), None)
@@ -80,7 +75,33 @@ def _lines_reader(lines: Sequence[str], start: int, reading: Reading) -> LinesRe
 
 
 def _reader_of(line: str) -> LinesReader | None:
-    return next((reader for has_form, reader in _LINES if has_form(line)), None)
+    if _is_export(line):
+        return _read_export
+    return csvrows.read_csv if csvrows.is_row(line) else None
+
+
+def _is_export(line: str) -> bool:
+    """True if a line is a path of an offset node with its data."""
+    return line.startswith("/") and ("/offsets/" in line or "/offset/" in line)
+
+
+def _read_export(lines: Sequence[str], reading: Reading) -> OffsetsFile:
+    """Return the lines of ExportZkOffsets: /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET, in 0.7 BROKER-INDEX:OFFSET.
+
+    A chroot may stand in front, and Kafka 1.1.0 wrote below /offset.  Empty lines are ignored (ImportZkOffsets would
+    stop at the first one).
+    """
+    for number, line in rows_of(lines, reading, _is_export):
+        found = _EXPORTED.fullmatch(line)
+        if found is None:
+            raise reading.unclear(
+                number, f"{shown(line)} is no offset", "a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
+            )
+        group, topic, partition, offset = found.groups()
+        position = reading.position(offset, number)
+        row = SavedRow(group, reading.name(topic, number, "topic"), reading.partition(partition, number), position)
+        reading.add(row, number)
+    return reading.file("zk-export")
 
 
 def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from groupadmin.files.model import FileUnclear, Kind, OffsetsFile, SavedRow
 from kafkawire.model import BrokerPartition, PartitionId
@@ -23,8 +23,6 @@ LISTED = 5  # line numbers that a warning names
 _BROKER_PARTITION = re.compile(r"([0-9]{1,10})-([0-9]{1,10})")
 _DELETES = "write null, - or unknown where there is none"
 
-MinusOne = Literal["own", "told", "refused"]  # the form's own sign for none; taken as none, and told; an error
-
 
 class Reading:
     """Collects rows and warnings.
@@ -34,11 +32,9 @@ class Reading:
 
     def __init__(
         self,
-        topic: str | None = None,
         zero_means_missing: bool = False,
         line_of: Callable[[Any], int | None] = lambda where: int(where),
     ) -> None:
-        self.topic = topic
         self.line_of = line_of
         self._zero_means_missing = zero_means_missing
         self._rows: dict[tuple[str | None, str, PartitionId], tuple[SavedRow, Any]] = {}
@@ -103,28 +99,23 @@ class Reading:
 
     # ---- values
 
-    def position(self, value: object, where: Any, minus_one: MinusOne = "told", what: str = "offset") -> int | None:
-        """An offset from a number or its text; None for none."""
+    def position(self, value: object, where: Any, minus_one: bool = True) -> int | None:
+        """Return the offset from a number or its text.  minus_one: take -1 as none, with a warning."""
         number = value if type(value) is int else self._number(value)
         if number is not None and 0 <= number <= MOST_OFFSET:
             return number
-        if number == -1 and minus_one != "refused":
-            if minus_one == "told":
-                self.tell(where, "-1 is taken as none; no position is negative")
+        if number == -1 and minus_one:
+            self.tell(where, "-1 is taken as none; no position is negative")
             return None
         if isinstance(value, str) and value.strip().lower() in NONE_WORDS:
             return None
         if number is None:
             raise self.unclear(
-                where, f"{what} {shown(value)} is no number", f"an offset is a number of 0 or more; {_DELETES}"
+                where, f"offset {shown(value)} is no number", f"an offset is a number of 0 or more; {_DELETES}"
             )
         if number < 0:
-            raise self.unclear(where, f"{what} {number} is negative", f"offsets begin at 0; {_DELETES}")
-        raise self.unclear(where, f"{what} {shown(value)} is larger than any offset", f"the largest is {MOST_OFFSET}")
-
-    def optional(self, value: object, where: Any, what: str) -> int | None:
-        """A bound of the log, if the file has one."""
-        return None if value is None or value == "" else self.position(value, where, "own", what)
+            raise self.unclear(where, f"offset {number} is negative", f"offsets begin at 0; {_DELETES}")
+        raise self.unclear(where, f"offset {shown(value)} is larger than any offset", f"the largest is {MOST_OFFSET}")
 
     def partition(self, value: object, where: Any) -> PartitionId:
         """A partition's number, or broker-index of 0.7."""

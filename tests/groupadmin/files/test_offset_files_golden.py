@@ -14,11 +14,10 @@ from groupadmin.files.write import unsayable, write_offsets
 FOLDER = Path(__file__).parents[2] / "vectors" / "offsetfiles"
 EXPECTED = FOLDER / "expected.jsonl"
 FILES = sorted(path.name for path in FOLDER.iterdir() if path.name not in ("README.md", EXPECTED.name))
-TOPIC = "named-beside"
 
 
 def read(name: str) -> OffsetsFile:
-    return read_offsets((FOLDER / name).read_bytes().decode(), topic=TOPIC)
+    return read_offsets((FOLDER / name).read_bytes().decode())
 
 
 def row(row: SavedRow) -> list[object]:
@@ -50,7 +49,7 @@ def test_the_file_of_a_tool_is_read_as_expected(name: str):
 def test_windows_line_ends_a_mark_and_empty_lines_change_nothing(name: str):
     text = (FOLDER / name).read_bytes().decode().replace("\r\n", "\n")
     changed = "\ufeff" + text.replace("\n", "\r\n") + "\r\n\r\n"
-    assert [row(r) for r in read_offsets(changed, topic=TOPIC).rows] == expected()[name]["rows"]
+    assert [row(r) for r in read_offsets(changed).rows] == expected()[name]["rows"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -77,8 +76,8 @@ def test_an_export_of_zookeeper_is_written_byte_for_byte_as_the_jvm_does():
 
 
 def test_a_form_that_cannot_say_none_leaves_those_rows_out_and_names_them():
-    file = read("checker-0.8.2.2.txt")
     long = "a-topic-whose-name-is-longer-than-24"
+    file = read_offsets(f"billing,{long},0,12345\nbilling,orders,0,3\nbilling,orders,1,0\nbilling,orders,2,unknown\n")
     assert write_offsets(file, "csv") == f'"{long}",0,12345\norders,0,3\norders,1,0\n\n'
     lines = [f"{long}/0:12345", "orders/0:3", "orders/1:0"]
     assert write_offsets(file, "zk-export") == "".join(f"/consumers/billing/offsets/{line}\n" for line in lines)

@@ -8,7 +8,6 @@ from groupadmin.files.model import FileUnclear, KafkaState, SavedRow, ZnodeState
 from groupadmin.files.read import read_offsets
 from kafkawire.model import BrokerPartition
 
-HEADER = "TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG CONSUMER-ID\n"
 OURS = '{"format": "zkconsumer.offsets/1", "source": "%s", "group": "g",\n"partitions": [\n%s\n]}'
 
 
@@ -17,19 +16,15 @@ def positions(text: str, **options: object) -> list[tuple[str | None, str, str, 
     return [(row.group, row.topic, str(row.partition), row.position) for row in file.rows]
 
 
-def test_a_table_of_0_7_names_partitions_by_broker():
-    text = "GROUP TOPIC PARTITION CURRENT-OFFSET LOG-END-OFFSET LAG\ng orders 0-0 150 150 0\ng orders 10-1 - 198 -\n"
-    assert positions(text) == [("g", "orders", "0-0", 150), ("g", "orders", "10-1", None)]
-
-
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
         ("", None, "the file is empty"),
         ("\n\r\n", None, "the file is empty"),
         ("Error: Consumer group 'g' does not exist.\n", None, "the file has no rows; it begins with"),
-        (HEADER, None, "names no partition"),
-        ("hello world", 1, "'hello world' is no row of any known form; known are our JSON, CSV"),
+        ("TOPIC PARTITION CURRENT-OFFSET LAG\nt 0 5 0\n", 2, "is no row of any known form; known are our JSON, lines "),
+        ("topic,partition,offset\nt,0,5\n", 1, "'partition' is no partition"),
+        ("hello world", 1, "'hello world' is no row of any known form; known are our JSON, lines"),
         ("orders 0 5\norders 1 6\n", 1, "'orders 0 5' is no row of any known form"),
         ("orders,0,12\norders,1,12x\n", 2, "offset '12x' is no number"),
         ("orders,0,12\norders,1,\n", 2, "offset '' is no number"),
@@ -48,10 +43,7 @@ def test_a_table_of_0_7_names_partitions_by_broker():
         ("g,orders,0,5\ng,orders,0,-\n", 2, "of group 'g' is given twice here, now with none; line 1 says 5"),
         ("/consumers/g/offsets/t/0:5\n/consumers/g/offsets/t/x:5\n", 2, "'x' is no partition"),
         ("/consumers/g/offsets/t/0:5\n/consumers/g/owners/t/0:me\n", 2, "is no offset; a line is /consumers/GROUP"),
-        (HEADER + "orders 0 5 x\n", 2, "does not fit the header's 6 columns"),
-        (HEADER + "orders 0 abc 9 4 -\n", 2, "offset 'abc' is no number"),
-        ("GROUP TOPIC PARTITION NEW-OFFSET g orders 0 7 ", 1, "there are rows on the header's line; paste the table"),
-        ("0:5,1:6", 1, "the file names no topic; name the topic beside the file"),
+        ("0:5,1:6", 1, "is no row of any known form"),
         (
             '{"0": 5}',
             1,
@@ -158,37 +150,10 @@ def test_a_row_said_twice_alike_counts_once_and_is_told():
     assert file.warnings == ("line 2: repeats an earlier line; it counts once",)
 
 
-def test_csv_columns_are_found_by_their_header():
-    assert positions("partition,offset,topic,group\n3,5,orders,g\n") == [("g", "orders", "3", 5)]
-    assert positions("group, topic, partition, offset\ng, orders, 3, 5\n") == [("g", "orders", "3", 5)]
-
-
-def test_members_without_partitions_are_no_rows():
-    text = "\n" + HEADER + "orders 0 5 9 4 c-1\n- - - - - c-2\n"
-    assert positions(text) == [(None, "orders", "0", 5)]
-
-
-def test_blanks_in_names_and_empty_cells_do_not_move_a_tables_columns():
-    header = "GROUP      TOPIC    PARTITION  CURRENT-OFFSET  CONSUMER-ID  HOST   CLIENT-ID\n"
-    assert positions(header + "a b        orders   0          5               c-1          /h         \n") == [
-        ("a b", "orders", "0", 5)  # seven words under seven names, one of them in two
-    ]
-    assert positions(header + "a b        orders   0          5               c 1          /h     my client\n") == [
-        ("a b", "orders", "0", 5)
-    ]
-    assert positions(header + "a b        a-long-topic 0          5               c-1          /h     x\n") == [
-        ("a b", "a-long-topic", "0", 5)
-    ]
-
-
 def test_both_folders_chroots_and_colons_in_names_of_zookeeper_are_read():
     text = "/kafka/consumers/a:b/offset/t/0:5\n/consumers/g/offsets/x:y/3-0: 81920\n"
     assert positions(text) == [("a:b", "t", "0", 5), ("g", "x:y", "3-0", 81920)]
     assert read_offsets(text).rows[1].partition == BrokerPartition(3, 0)
-
-
-def test_a_topics_only_node_is_read_with_its_path_in_front():
-    assert positions("/consumers/g/offsets/t 0:5,1:-1\n") == [("g", "t", "0", 5), ("g", "t", "1", None)]
 
 
 def test_our_json_without_positions_says_them_by_its_source():
