@@ -72,17 +72,13 @@ def _names(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_PATH = click.Path(dir_okay=False, path_type=Path)
 cluster_options = option_block(  # -z, -b and --kafka-version, passed as zookeeper, brokers, kafka_version
     zookeeper_option(), brokers_option("Brokers to ask, instead of those in ZooKeeper."), kafka_version_option
 )
 plan_options = as_argument(  # of an existing plan; passes Files as place
     "place",
-    lambda plan_file, journal: files(plan_file, journal),
-    [
-        click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file."),
-        click.option("--journal", metavar="FILE", type=_PATH, help="Journal of the plan.  [default: beside the plan]"),
-    ],
+    lambda plan_file: files(plan_file),
+    [click.option("--plan", "plan_file", required=True, metavar="FILE", type=_FILE, help="Plan file.")],
 )
 groups_options = as_argument(  # passes GroupSelection as wanted
     "wanted",
@@ -135,10 +131,9 @@ def keep(path: Path, text: str, what: str) -> None:
         fail(f"{what} cannot be written to {path}: {why.strerror}", EXIT["runtime"])
 
 
-def files(plan: Path, journal: Path | None) -> Files:
-    """The files of a plan, with the journal's path if given."""
-    beside = [plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".retention", ".undo")]
-    return Files(plan, journal or beside[0], *beside[1:])
+def files(plan: Path) -> Files:
+    """Return the files of a plan, which are beside it."""
+    return Files(plan, *(plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".retention", ".undo")))
 
 
 def header(plan: Plan) -> JournalHeader:

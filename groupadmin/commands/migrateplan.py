@@ -75,7 +75,6 @@ CHECKS = ("outcome", "check", "group", "seen", "remedy")
 @cluster_options
 @groups_options
 @click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="File to write the plan to.")
-@click.option("--to-group", metavar="GROUP", help="Name of the group in Kafka, where one group is planned.")
 @click.option(
     "--prefer",
     type=click.Choice(("refuse", "max", "zookeeper", "kafka")),
@@ -104,7 +103,6 @@ def plan_command(
     kafka_version: str,
     wanted: GroupSelection,
     plan_file: Path | None,
-    to_group: str | None,
     prefer: str,
     on_out_of_range: str,
     recreated: str,
@@ -116,15 +114,12 @@ def plan_command(
     """
     if not wanted.anything:
         raise click.UsageError("which groups? Give --group, --groups-regex or --all")
-    if to_group is not None and (len(wanted.groups) != 1 or wanted.pattern is not None or wanted.everything):
-        raise click.UsageError("--to-group goes with one --group alone")
     policies = Policies(prefer, on_out_of_range, recreated)  # type: ignore[arg-type]  # click checked them
-    place = files(plan_file, None) if plan_file is not None else None
+    place = files(plan_file) if plan_file is not None else None
     _somewhere(place)
     with command_context(zookeeper, brokers, kafka_version) as context:
         _unused(place)
-        renamed = {wanted.groups[0]: to_group} if to_group is not None else {}
-        plan = _planned(context, zookeeper.connect, wanted=wanted, policies=policies, renamed=renamed)
+        plan = _planned(context, zookeeper.connect, wanted=wanted, policies=policies)
         _unknown(plan, wanted, zookeeper.connect)
         if place is not None:
             keep(place.plan, plan_text(plan), "the plan")
@@ -150,9 +145,7 @@ def _unused(place: Files | None) -> None:
         )
 
 
-def _planned(
-    context: CommandContext, connect: str, *, wanted: GroupSelection, policies: Policies, renamed: dict[str, str]
-) -> Plan:
+def _planned(context: CommandContext, connect: str, *, wanted: GroupSelection, policies: Policies) -> Plan:
     admin = context.admin
     assert admin.session is not None
     there = set(groups_in_zookeeper(admin.session)) | set(wanted.groups)  # a group may exist in Kafka only
@@ -162,7 +155,7 @@ def _planned(
     plans: list[GroupPlan] = []
     with Progress("planning groups", len(names)) as progress:
         for first in range(0, len(names), AT_ONCE):
-            some = site.unplanned_snapshots(names[first : first + AT_ONCE], renamed)
+            some = site.unplanned_snapshots(names[first : first + AT_ONCE])
             plans += [plan_group(snapshot, policies) for snapshot in some.values()]
             progress.update(len(plans))
     if why := next((admin.closed[name] for name in wanted.groups if name in admin.closed), None):
@@ -327,12 +320,11 @@ def _facts(
 ) -> ClusterFacts:
     plans = {each.group: each for each in plan.groups}
     sample = site.snapshots([plans[name] for name in names[:AT_ONCE]], only_presence=True)
-    to_groups = [plans[name].to_group for name in names]
     return cluster_facts(
         context.admin,
         site.read_cluster(),
         zookeeper=connect,
-        groups=to_groups,
+        groups=list(names),
         snapshots=sample.values(),
         operator=operator,
     )

@@ -55,7 +55,6 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--plan", "plan_file", type=_FILE, metavar="FILE", help="Plan file; its journal says which phase each group is in."
 )
-@click.option("--journal", type=_PATH, metavar="FILE", help="Journal of the plan.  [default: beside the plan]")
 @groups_options
 @output_option()
 @click.option(
@@ -69,7 +68,6 @@ _PATH = click.Path(dir_okay=False, path_type=Path)
 def status_command(
     zookeeper: ZooKeeper | None,
     plan_file: Path | None,
-    journal: Path | None,
     wanted: GroupSelection,
     output: str,
     report: str | None,
@@ -86,7 +84,7 @@ def status_command(
         raise click.UsageError("give --plan, or -z for the nodes in ZooKeeper, or both")
     release = said_release(kafka_version)
     _fit_together(plan_file, zookeeper, report=report, out=out, brokers=brokers, release=release)
-    place = files(plan_file, journal) if plan_file is not None else None
+    place = files(plan_file) if plan_file is not None else None
     if place is not None and report is not None:
         _print_report(place, wanted, brokers=brokers, release=release, form=report, out=out)
     else:

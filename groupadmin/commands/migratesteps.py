@@ -76,14 +76,12 @@ def _request(
     looks: int,
     look_every: int,
     wait: int,
-    at_once: int,
     output: str,
     retention: int | None = None,
     on_out_of_range: OutOfRange | None = None,
 ) -> StepRequest:
     modes: dict[str, Any] = dict(answers(mode, MODES))
     options = StepOptions(
-        at_once=at_once,
         gate_snapshots=looks,
         gate_every_ms=look_every,
         wait_ms=wait,
@@ -113,8 +111,6 @@ _STEP_OPTIONS = (
     click.option("--look-every", type=DURATION, default="1500ms", show_default=True, help="Time between those checks."),
     click.option("--wait", type=DURATION, default="10s", show_default=True,
                  help="How long to wait for members that are leaving."),
-    click.option("--at-once", type=click.IntRange(min=1), default=200, show_default=True,
-                 help="Groups read together."),
     output_option(),
 )  # fmt: skip
 step_options = option_block(  # of all steps; passes StepRequest as request

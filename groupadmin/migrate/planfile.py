@@ -2,7 +2,7 @@
 
     {"format": "zkconsumer.migration.plan/1", "plan": ID, "direction": .., "policies": {..}, "cluster": ..,
      "made_at_ms": ..,
-     "groups": [{"group": G, "to_group": G, "plan": ID, "read_at_ms": .., "members": [..], "foreign": [..],
+     "groups": [{"group": G, "plan": ID, "read_at_ms": .., "members": [..], "foreign": [..],
        "partitions": [{"topic": T, "partition": "0", "action": "copy", "target": 123, "open": false, "why": "",
          "zookeeper": {"offset": 123, "version": 4, "mzxid": .., "czxid": .., "mtime_ms": ..},
          "kafka": {"offset": null, "metadata": "", "committed_at_ms": null},
@@ -55,7 +55,6 @@ def plan_document(plan: Plan) -> dict[str, Any]:
 def _group(plan: GroupPlan) -> dict[str, Any]:
     return {
         "group": plan.group,
-        "to_group": plan.to_group,
         "plan": plan.plan_id,
         "read_at_ms": plan.read_at_ms,
         "members": list(plan.members),
@@ -123,7 +122,6 @@ def _plan(said: Mapping[str, Any]) -> Plan:
         foreign = tuple(Foreign(**one) for one in each["foreign"])
         unsigned = GroupPlan(
             each["group"],
-            each["to_group"],
             direction,
             rows=rows,
             foreign=foreign,

@@ -62,9 +62,7 @@ def undo_commands(reported: Reported, plan: GroupPlan) -> list[str]:
     if phase is Phase.ROLLED_BACK:
         return ["# nothing is left to undo"]
     if phase in (Phase.COPIED, Phase.VERIFIED):
-        put_back = (
-            _command(reported, "offsets", "import", undo, "--group", plan.to_group, "--execute") if undo else None
-        )
+        put_back = _command(reported, "offsets", "import", undo, "--group", plan.group, "--execute") if undo else None
         return [go_back, *([f"# or, store by store: {put_back}"] if put_back else [])]
     if phase in (Phase.DUAL, Phase.DUAL_BACK):
         return [go_back, "# then bounce the members, one by one, to offsets.storage=zookeeper"]
@@ -180,8 +178,6 @@ def as_markdown(reported: Reported) -> str:
 def _section(reported: Reported, plan: GroupPlan) -> list[str]:
     said, standing = _standing(reported, plan), reported.standings.get(plan.group)
     lines = [f"## {_cell(plan.group)}: {said['phase']}", ""]
-    if plan.to_group != plan.group:
-        lines += [f"In Kafka it is called {_cell(plan.to_group)}.", ""]
     for phase, at_ms in standing.past if standing else ():
         lines.append(f"- {iso(at_ms)} {phase}")
     if standing is not None and standing.past:

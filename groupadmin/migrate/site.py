@@ -129,15 +129,13 @@ class Site:
         self._cluster = read_cluster(self.admin)
         return self._cluster
 
-    def unplanned_snapshots(self, groups: Sequence[str], to_groups: Mapping[str, str]) -> dict[str, GroupSnapshot]:
+    def unplanned_snapshots(self, groups: Sequence[str]) -> dict[str, GroupSnapshot]:
         """Snapshots of groups without a plan, with the cluster as last read.  Groups that are closed to us are left out
         (AdminClient.closed)."""
         found: dict[str, GroupSnapshot] = {}
         wide = self._wide()
         for some in self._batches(groups, wide):
-            found |= read_snapshots(
-                self.admin, some, self.cluster, to_groups=to_groups, wide=wide, closed=self.admin.closed
-            )
+            found |= read_snapshots(self.admin, some, self.cluster, wide=wide, closed=self.admin.closed)
         return found
 
     def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
@@ -145,14 +143,11 @@ class Site:
         if not plans:
             return {}
         cluster = self.cluster if only_presence else self.read_cluster()
-        names = {plan.group: plan.to_group for plan in plans if plan.to_group != plan.group}
         planned = {plan.group: [row.tp for row in plan.rows] for plan in plans}
         found: dict[str, GroupSnapshot] = {}
         wide = not only_presence and self._wide()
         for some in self._batches([plan.group for plan in plans], wide):
-            found |= read_snapshots(
-                self.admin, some, cluster, to_groups=names, also=planned, wide=wide, bounds=not only_presence
-            )
+            found |= read_snapshots(self.admin, some, cluster, also=planned, wide=wide, bounds=not only_presence)
         return found
 
     def _positions_each(self) -> int:

@@ -30,7 +30,7 @@ def copying(plan: GroupPlan, left: Left) -> list[StoreWrite]:
         row = rows[write.tp]
         if write.store == "kafka":
             found.append(
-                StoreWrite(plan.to_group, write.tp, "kafka", write.position, held=row.kafka, text=row.kafka.metadata)
+                StoreWrite(plan.group, write.tp, "kafka", write.position, held=row.kafka, text=row.kafka.metadata)
             )
         else:
             found.append(StoreWrite(plan.group, write.tp, "zookeeper", write.position, node=row.zookeeper))
@@ -55,14 +55,13 @@ def taking_back(plan: GroupPlan, now: GroupSnapshot) -> tuple[list[StoreWrite], 
             left.append(f"{row.tp} is left in Kafka as it is: it moved to {there.position} since the copy")
         else:
             position = before if isinstance(before, int) else None
-            writes.append(StoreWrite(plan.to_group, row.tp, "kafka", position, held=there, text=row.kafka.metadata))
+            writes.append(StoreWrite(plan.group, row.tp, "kafka", position, held=there, text=row.kafka.metadata))
     return writes, left
 
 
 def before(plan: GroupPlan, cluster: str, at_ms: int) -> OffsetsFile:
     """The undo file of the plan's writes, for `zkconsumer offsets import`."""
-    name = plan.to_group if plan.goal == "kafka" else plan.group
-    rows = plan.written
+    name, rows = plan.group, plan.written
     changes = [
         Change(
             name,

@@ -341,7 +341,7 @@ def commit_times(admin: AdminClient, cluster: Cluster, each: GroupSnapshot) -> d
     last."""
     if not any(isinstance(row.position, int) for row in each.kafka.values()):
         return {}
-    name = each.to_group or each.group
+    name = each.group
     log = _log(admin, cluster, name, ONE_GROUP_S)
     held = log.offsets.get(name, {}) if log is not None else {}
     return {tp: stored.commit_ms for tp, stored in held.items() if stored.commit_ms is not None}

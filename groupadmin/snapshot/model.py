@@ -90,7 +90,7 @@ class GroupSnapshot:
     """A group in both stores at one moment.
 
     zookeeper      offset nodes under /consumers/GROUP/offsets
-    kafka          the coordinator's response for every requested partition (of to_group, if set)
+    kafka          the coordinator's response for every requested partition
     bounds         first offset and end of each log; absent: no leader answered
     stable         last stable offset, where it is before the end: a transaction that is not over begins there, and
                    members that read committed messages get no further
@@ -123,16 +123,13 @@ class GroupSnapshot:
     share: bool = False
     kafka_absent: bool = False
     left_zookeeper: bool = False
-    to_group: str | None = None
     read_at_ms: int = 0
 
     def in_kafka(self, tp: TopicPartition) -> KafkaRow:
         """Kafka's row, also for a partition that was not requested."""
         if self.kafka_absent:
             return KafkaRow(NONE)
-        return self.kafka.get(tp) or KafkaRow(
-            Unknown(f"Kafka did not answer for {tp} of group {self.to_group or self.group}")
-        )
+        return self.kafka.get(tp) or KafkaRow(Unknown(f"Kafka did not answer for {tp} of group {self.group}"))
 
     def in_zookeeper(self, tp: TopicPartition) -> Committed:
         """The offset in ZooKeeper."""

@@ -37,7 +37,6 @@ def read_snapshots(
     groups: Iterable[str],
     cluster: Cluster,
     *,
-    to_groups: Mapping[str, str] | None = None,
     also: Mapping[str, Collection[TopicPartition]] | None = None,
     wide: bool | None = None,
     bounds: bool = True,
@@ -45,9 +44,9 @@ def read_snapshots(
 ) -> dict[str, GroupSnapshot]:
     """A snapshot of each group; that of an unknown group is empty.
 
-    to_groups: names in Kafka that differ.  also: partitions by group to request from Kafka and the leaders although
-    ZooKeeper has no nodes for them.  wide: request every partition from Kafka, since a group may have offsets for
-    topics that ZooKeeper does not name; None: unless there are too many.  bounds: whether to read log bounds.
+    also: partitions by group to request from Kafka and the leaders although ZooKeeper has no nodes for them.  wide:
+    request every partition from Kafka, since a group may have offsets for topics that ZooKeeper does not name; None:
+    unless there are too many.  bounds: whether to read log bounds.
     closed: filled with the groups of which a node is closed to us, and why; they are left out.  Without it such a node
     is NodeClosed.
     Data that could not be read is Unknown or absent, and reported; when a coordinator does not answer, kafka_members
@@ -63,7 +62,6 @@ def read_snapshots(
         for name in names
     }
     extra = {name: {*(also or {}).get(name, ()), *_subscribed(admin, cluster, trees[name], name)} for name in names}
-    found = {name: replace(each, to_group=(to_groups or {}).get(name)) for name, each in found.items()}
     found = _with_kafka(admin, cluster, found, extra=extra, wide=wide)
     return _with_bounds(admin, cluster, found, extra) if bounds else found
 
@@ -178,9 +176,8 @@ def _with_kafka(
     everything = wide if wide is not None else len(groups) * len(every) <= WIDE
     related = {name: [*{*each.partitions(), *extra[name]}] for name, each in groups.items()}
     asked = {name: [*{*every, *related[name]}] if everything else related[name] for name in groups}
-    kafka_name = {name: each.to_group or name for name, each in groups.items()}
-    rows = kafkaside.positions(admin, cluster, {kafka_name[name]: tps for name, tps in asked.items()})
-    known = kafkaside.coordinated(admin, cluster, list(kafka_name.values())) if admin.coordinates else {}
+    rows = kafkaside.positions(admin, cluster, asked)
+    known = kafkaside.coordinated(admin, cluster, list(groups)) if admin.coordinates else {}
     shared = {name: rows[name].keys() for name, there in known.items() if there.share}
     shares = kafkaside.share_positions(admin, cluster, shared)
     rows |= {name: {**rows[name], **held} for name, held in shares.items()}
@@ -189,12 +186,12 @@ def _with_kafka(
         keep = set(related[name])
         answers = {
             tp: row
-            for tp, row in rows[kafka_name[name]].items()  # other topics may be created or deleted meanwhile
+            for tp, row in rows[name].items()  # other topics may be created or deleted meanwhile
             if tp in keep or not isinstance(row.position, kafkaside.NoSuchPartition)
         }
         topics = {tp.topic for tp, row in answers.items() if row.position is not NONE}  # with all their partitions
         held = {tp: row for tp, row in answers.items() if tp in keep or tp.topic in topics}
-        there = known.get(kafka_name[name])
+        there = known.get(name)
         found[name] = replace(each, kafka=held)
         if there is not None:
             found[name] = replace(found[name], kafka_members=there.members, share=there.share)

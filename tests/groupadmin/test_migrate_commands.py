@@ -48,7 +48,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("args", "says"),
     [
         (("plan", "-z", "zk:1"), "which groups"),
-        (("plan", "-z", "zk:1", "--all", "--to-group", "b"), "--to-group"),
         (("plan", "-z", "zk:1", "--group", "a/b"), "no group can be called that"),
         (("copy", "-z", "zk:1"), "--plan"),
         (("copy", "-z", "zk:1", "--plan", "none.json"), "does not exist"),
@@ -81,14 +80,15 @@ def test_status_says_where_each_group_is_and_what_comes_next(folder: Path):
 
 
 def test_a_plan_nobody_began_is_planned(folder: Path):
-    rows = json.loads(migrate("status", *PLAN, "--journal", "other.jsonl", "-o", "json").stdout)
+    Path("plan.journal.jsonl").unlink()
+    rows = json.loads(migrate("status", *PLAN, "-o", "json").stdout)
     assert {row["phase"] for row in rows} == {"planned"}
-    assert not Path("other.jsonl").exists()
+    assert not Path("plan.journal.jsonl").exists()
 
 
 def test_a_report_has_the_last_check_and_commands_that_run(folder: Path):
     keep_checks(
-        files(Path("plan.json"), None),
+        files(Path("plan.json")),
         [Check("brokers", "warn", "not known", "say it"), Check("x", "fail", "y", "", "gone")],
     )
     done = migrate("status", "--report", "md", *PLAN, "-b", "k:9092", "--kafka-version", "0.10.2", "--group", "mail")
@@ -139,7 +139,7 @@ def test_what_is_no_file_is_written_to_and_stays_what_it_is(folder: Path):
 
 
 def test_the_cutover_keeps_positions_as_long_as_the_copy_did(folder: Path):
-    place = files(Path("plan.json"), None)
+    place = files(Path("plan.json"))
 
     def asking(retention_ms: int | None) -> StepRequest:
         return StepRequest(

@@ -268,10 +268,9 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """Plan of one group.  to_group: its name in Kafka.  plan_id: of this group alone."""
+    """Plan of one group.  plan_id: of this group alone."""
 
     group: str
-    to_group: str
     direction: Direction
     _: KW_ONLY
     rows: tuple[PlanRow, ...]
@@ -367,7 +366,6 @@ def plan_group(snapshot: GroupSnapshot, policies: Policies, direction: Direction
         )
     plan = GroupPlan(
         snapshot.group,
-        snapshot.to_group or snapshot.group,
         direction,
         rows=tuple(rows),
         foreign=snapshot.foreign,
@@ -383,7 +381,6 @@ def rehashed(plan: GroupPlan, policies: Policies) -> GroupPlan:
     foreign = [[each.path, each.found] for each in plan.foreign]
     inputs = [
         plan.group,
-        plan.to_group,
         plan.direction,
         astuple(policies),
         foreign,

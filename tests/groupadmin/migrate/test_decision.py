@@ -231,8 +231,7 @@ def test_the_same_stores_and_policies_have_the_same_id_and_others_another():
     ]
     ids = {plan_group(each, REFUSE).plan_id for each in [group(50), *others]}
     ids |= {plan_group(group(50), MAX).plan_id, plan_group(group(50), REFUSE, "to-zookeeper").plan_id}
-    ids |= {plan_group(replace(group(50), to_group="h"), REFUSE).plan_id}
-    assert len(ids) == len(others) + 4
+    assert len(ids) == len(others) + 3
 
 
 def test_groups_are_planned_in_any_order():

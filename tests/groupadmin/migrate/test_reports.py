@@ -43,7 +43,7 @@ def planned(*snapshots: GroupSnapshot, policies=Policies("max", "clamp", "trust"
 
 
 def test_a_plan_is_read_back_as_it_was():
-    plan = planned(group(), group("h", to_group="h2"))
+    plan = planned(group(), group("h"))
     assert read_plan(plan_text(plan)) == plan
 
 

@@ -16,7 +16,7 @@ NEW = TopicPartition("new", 1)
 
 def looked_at(f: Fakes) -> dict[str, object]:
     f.kafka.committed[1, "b", "new", 1] = (7, "")
-    found = Site(f.world, len(GROUPS)).unplanned_snapshots(GROUPS, {})
+    found = Site(f.world, len(GROUPS)).unplanned_snapshots(GROUPS)
     return {name: each.in_kafka(NEW).position for name, each in found.items() if NEW in each.partitions()}
 
 
