@@ -309,8 +309,9 @@ def _dealt(task: ChunkTask, sender: TaskSender) -> tuple[int, int]:
             for columns in fetched.pieces(task.read.check_crcs):
                 count = before(columns, task.rng.until)
                 dealt = _by_partition(columns, count, lambda key: ids[hashed(key, len(ids))], unkeyed)
-                for partition, (rows, numbers) in dealt.items():
-                    sender.send(TopicPartition(task.rng.topic, partition), rows, numbers)
+                for partition, (rows, numbers, blocks) in dealt.items():
+                    headers = blocks if any(blocks) else None
+                    sender.send(TopicPartition(task.rng.topic, partition), rows, numbers, headers)
                 messages, size = messages + count, size + _bytes(columns, count)
                 if columns.damage is not None and columns.resume_at < task.rng.until:
                     sender.flush()
@@ -322,16 +323,17 @@ def _dealt(task: ChunkTask, sender: TaskSender) -> tuple[int, int]:
 
 def _by_partition(
     columns: Columns, count: int, keyed: Callable[[bytes], PartitionId], unkeyed: PartitionId | None
-) -> dict[PartitionId, tuple[list[Row], list[int]]]:
-    """The first `count` messages as rows with their source offsets."""
-    stamps = columns.timestamps_ms
-    dealt: dict[PartitionId, tuple[list[Row], list[int]]] = {}
+) -> dict[PartitionId, tuple[list[Row], list[int], list[bytes | None]]]:
+    """Return the first `count` messages as rows, with their source offsets and header blocks."""
+    stamps, headers = columns.timestamps_ms, columns.headers()
+    dealt: dict[PartitionId, tuple[list[Row], list[int], list[bytes | None]]] = {}
     for n, (key, value) in enumerate(zip(columns.keys()[:count], columns.values()[:count], strict=True)):
         partition = unkeyed if key is None else keyed(key)
         assert partition is not None, "a topic without partitions was planned"
-        rows, numbers = dealt.setdefault(partition, ([], []))
+        rows, numbers, blocks = dealt.setdefault(partition, ([], [], []))
         rows.append(Row(key, value, None if stamps is None else stamps[n]))
         numbers.append(columns.offsets[n])
+        blocks.append(None if headers is None else headers[n])
     return dealt
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from kafkawire.dialects import dialect
+from kafkawire.headers import packed
 from producer.config import ProducerConfig
+from sparkpipeline.backfill import chunkcopy
 from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
 from sparkpipeline.backfill.plan import Copied
 from sparkpipeline.cluster.access import ClusterAccess
@@ -184,3 +189,19 @@ def test_nobody_answers_for_long_and_it_is_told():
         quick = replace(made, config=replace(CONFIG, delivery_timeout_ms=300, request_timeout_ms=100))
         with pytest.raises(NotDelivered, match=r"source_offset=0: nothing was stored for 300 ms"):
             copy_chunk(quick)
+
+
+def test_messages_that_are_dealt_by_key_keep_their_headers(monkeypatch):
+    spoken, block = dialect("3.9"), packed([("h", b"1")])
+    data = spoken.messages.encode([(n, b"k", b"v%d" % n, 7) for n in range(3)], 0, 2, [block, None, block])
+    found, _ = spoken.messages.message_set("t", 0, 0, memoryview(data), 99)
+    monkeypatch.setattr(chunkcopy, "_sets", lambda rng, task: nullcontext([found]))
+    sent: list[tuple[Any, ...]] = []
+    sender = SimpleNamespace(send=lambda tp, rows, numbers, headers: sent.append((tp.partition, numbers, headers)))
+    there = ClusterAccess((), "3.9")
+    made = ChunkTask(
+        rng=OffsetRange("t", 0, 0, 2), source=there, target=there, config=CONFIG, read=ReadOptions(),
+        target_start=None, is_stable=True, partitioner="default", partitions=1, codec=None,
+    )  # fmt: skip
+    assert chunkcopy._dealt(made, sender) == (2, 6)  # type: ignore[arg-type]
+    assert sent == [(0, [0, 1], [block, None])]
