@@ -1,7 +1,7 @@
-"""`python -m kafkawire decode …`: any frame or message set as one JSON document, a segment file as JSON lines;
+"""`python -m kafkawire decode …`: print a frame or message set as one JSON document, a segment file as JSON lines;
 `--version -v`: which kernels run here.
 
-Exit codes: 0 done; 1 the bytes make no sense (stderr says where); 2 the command line does not.
+Exit codes: 0 done; 1 the bytes cannot be decoded (stderr says where); 2 the command line is wrong.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ T = TypeVar("T")
 
 KINDS = ("request", "response", "message-set", "log")
 NO_SEGMENTS = {
-    ".index": "an offset index: offsets of messages, and where they lie in the segment",
+    ".index": "an offset index: offsets of messages and their byte positions in the segment",
     ".timeindex": "a time index: timestamps, and offsets of messages",
     ".txnindex": "an index of aborted transactions",
     ".snapshot": "the state of producers at an offset",
 }
 _BASE = re.compile(r"\d{20}")
 
-_protocol = click.option("--protocol", required=True, help="Release the bytes come from: 0.7, 0.8, 0.8.2, 0.10 …")
+_protocol = click.option("--protocol", required=True, help="Release that wrote the bytes: 0.7, 0.8, 0.8.2, 0.10 …")
 _kind = click.option("--kind", required=True, type=click.Choice(KINDS))
-_api = click.option("--api", help="Which response: metadata, fetch, list_offsets …; a request says so itself.")
-_version = click.option("--version", type=click.IntRange(min=0), help="Version of the api; a request says so itself.")
+_api = click.option("--api", help="Type of response: metadata, fetch, list_offsets …; a request names its own.")
+_version = click.option("--version", type=click.IntRange(min=0), help="Version of the api; a request names its own.")
 
 
 def _kernels() -> list[str]:
@@ -57,24 +57,24 @@ main = Program("kafkawire", help="Kafka's bytes, for people.", versions=_kernels
 @_kind
 @_api
 @_version
-@click.option("--framed", is_flag=True, help="The bytes begin with the size of the frame.")
+@click.option("--framed", is_flag=True, help="The bytes begin with the frame's size field.")
 @click.option(
     "--start-offset",
     type=int,
-    help="Leave out messages before this offset; in 0.7: position of the first byte (else 0, or a segment's name).",
+    help="Skip messages before this offset; for 0.7: offset of the first byte (default: from a segment name, else 0).",
 )
 @click.argument("data", metavar="HEX|-|FILE")
 def decode(
     protocol: str, kind: str, api: str | None, version: int | None, framed: bool, start_offset: int | None, data: str
 ) -> None:
-    """Print the bytes decoded: as one JSON document, and a log as JSON lines.
+    """Decode bytes and print them: a log as JSON lines, anything else as one JSON document.
 
-    Give them as a text (hex, also with 0x or colons; hexdump -C; xxd; a list of numbers; a string of Python, Ruby or
-    Node; base64), as - for standard input, or as an existing file; the latter two hold such a text, or raw bytes.  Give
-    a file whose name reads as a text as ./NAME.
+    Give the bytes as text (hex, also with 0x or colons; hexdump -C; xxd; a list of numbers; a string of Python, Ruby or
+    Node; base64), as - for standard input, or as an existing file; standard input and files may hold such text, or raw
+    bytes.  Write ./NAME for a file whose name could be taken for text.
 
-    A log is a segment file of a broker, raw: a .kafka of 0.7, a .log of later releases.  Each of its messages is a
-    line, and so is each wrapper or batch, in front of what it holds; the last line says where the entries end.
+    A log is a raw segment file of a broker: .kafka for 0.7, .log for later releases.  Each message is printed as one
+    line; the line of a wrapper or batch comes before its messages.  The last line says where the entries end.
     """
     spoken = _usage(lambda: generations.generation(protocol))
     _fits(kind, framed, api, version)
@@ -99,16 +99,16 @@ def decode(
 
 
 def _fits(kind: str, framed: bool, api: str | None, version: int | None) -> None:
-    """Options that say nothing about a set are mistakes."""
+    """Reject options that do not apply to a message set."""
     if kind in ("message-set", "log"):
         given = {"--framed": framed, "--api": api is not None, "--version": version is not None}
         for name, there in given.items():
             if there:
-                raise click.UsageError(f"{name}: a {kind.replace('-', ' ')} has no frame, and no api")
+                raise click.UsageError(f"{name}: a {kind.replace('-', ' ')} has neither frame nor api")
 
 
 def _usage(look: Callable[[], T]) -> T:
-    """What the options say, or a mistake on the command line."""
+    """Call `look` and turn its LocalError into an error of the command line."""
     try:
         return look()
     except LocalError as exc:
@@ -139,7 +139,7 @@ def _show_log(spoken: Generation, name: str, start_offset: int | None) -> None:
         octets = _file(path)
         base = int(path.stem) if _BASE.fullmatch(path.stem) else None
         if path.suffix in NO_SEGMENTS:
-            raise click.UsageError(f"{name}: {NO_SEGMENTS[path.suffix]}, and no messages: they are in {spoken.suffix}")
+            raise click.UsageError(f"{name}: {NO_SEGMENTS[path.suffix]}; the messages are in the {spoken.suffix} file")
         others = {".kafka", ".log"} - {spoken.suffix}
         if path.suffix in others:
             raise click.UsageError(f"{name}: segments of this release end in {spoken.suffix}")
@@ -165,20 +165,21 @@ def _file(path: Path, data: str | None = None) -> bytes:
     try:
         return path.read_bytes()
     except (OSError, ValueError) as exc:  # ValueError: a path with a null byte
-        what = f"{str(path)!r} is no file that can be read"
+        what = f"{str(path)!r} cannot be read as a file"
         if data is not None:
-            what = f"{data[:80]!r} is no hex, no decimal list and no file that can be read"
+            what = f"{data[:80]!r} is neither hex, nor a decimal list, nor a readable file"
         raise click.UsageError(f"{what}: {exc}") from exc
 
 
 def _text_or_raw(octets: bytes) -> bytes:
-    """The bytes that a text stands for, and raw bytes as they are.  Kafka's own are never all printable."""
+    """Return the bytes that a text stands for; raw bytes are returned unchanged.  Kafka's own bytes are never all
+    printable."""
     if not octets.strip() or not all(32 <= octet < 127 or octet in b"\t\n\r" for octet in octets):
         return octets
     text = octets.decode("ascii")
     found = from_text(text)
     if found is None:
-        raise click.UsageError(f"{text.strip()[:60]!r}… is a text of no known form: {KNOWN}")
+        raise click.UsageError(f"{text.strip()[:60]!r}… is text in an unknown form; known: {KNOWN}")
     return found
 
 

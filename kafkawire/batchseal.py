@@ -1,11 +1,12 @@
-"""A record batch as a producer sends it: its head says who sent it, and as which.  Its records are never copied.
+"""A record batch as a producer sends it: its header carries producer id, epoch and sequence.  Its records are never
+copied.
 
-    sealed(entries, producer, sequence)     under the head of an idempotent producer (KIP-98)
-    unsealed(entries)                       under the head of a producer without an id
+    sealed(entries, producer, sequence)     with the header of an idempotent producer (KIP-98)
+    unsealed(entries)                       with the header of a producer without an id
 
 A broker keeps, for each producer id and partition, the last sequences it stored.  The same bytes with the same numbers
 are stored once, however often they are sent while the broker remembers the producer; numbers that leave a gap are
-refused (45, out of order).  So what was sent once may only be sent again as it is.
+refused (45, out of order).  So a batch that was sent once may only be sent again unchanged.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch.setProducerState, incrementSequence.
 """
@@ -25,9 +26,9 @@ _NOBODY = ProducerId(-1, -1)
 def sealed(
     entries: Bytes, producer: ProducerId, sequence: int, transactional: bool = False
 ) -> tuple[list[bytes | memoryview], int]:
-    """The one batch of `entries` as `producer` sends it, and how many sequence numbers it takes.
+    """Return the one batch of `entries` as `producer` sends it, and the number of sequence numbers that it uses.
 
-    Base offset 0, no leader epoch, the producer's own timestamps: as brokers want it.  Its checksum is not verified.
+    Base offset 0, no leader epoch, the producer's own timestamps: as brokers require.  Its checksum is not verified.
     Raises CorruptMessage for entries that are not exactly one batch.
     """
     head = head_of(entries, 0)
@@ -40,16 +41,17 @@ def sealed(
 
 
 def newest_ms(entries: Bytes) -> int:
-    """The largest timestamp of the one batch of `entries`; -1: it has none."""
+    """Return the largest timestamp of the one batch of `entries`; -1 if it has no timestamp."""
     batch = batch_at(entries, 0)
     return -1 if batch is None else batch.max_timestamp_ms
 
 
 def unsealed(entries: Bytes) -> list[bytes | memoryview]:
-    """The same from a producer without an id: what another producer has sent does not go on under its name."""
+    """Return the one batch of `entries` with the header of a producer without an id, so that another producer's batch
+    is not sent under its id."""
     return sealed(entries, _NOBODY, -1)[0]
 
 
 def after(sequence: int, count: int) -> int:
-    """The sequence number that follows `count` records from `sequence` on; behind the largest comes 0."""
+    """Return the sequence number that follows `count` records starting at `sequence`; 0 follows the largest one."""
     return (sequence + count) & LARGEST_SEQUENCE

@@ -1,5 +1,5 @@
-"""CRC-32C (Castagnoli), the checksum of record batches.  The package crc32c computes it, and is loaded when first
-needed: what reads only formats v0 and v1, as a task of Spark may, works without it.
+"""CRC-32C (Castagnoli), the checksum of record batches.  The package crc32c computes it, and is loaded when it is first
+needed: programs that read only formats v0 and v1, such as some Spark tasks, work without it.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from kafkawire.primitives import Bytes
 
 
 def crc32c(data: Bytes, so_far: int = 0) -> int:
-    """The checksum of some bytes, continued from that of those before them.  Raises LibraryMissing."""
+    """Return the checksum of some bytes, continued from the checksum of the bytes before them.  Raises
+    LibraryMissing."""
     return _loaded()(data, so_far)
 
 
-@cache  # an import statement that finds what is loaded already costs a microsecond
+@cache  # even for a loaded module an import statement costs a microsecond
 def _loaded() -> Callable[[Bytes, int], int]:
     try:
         from crc32c import crc32c as compute
     except ImportError:
         raise LibraryMissing(
-            "record batches need the package crc32c, which is not installed here; no zip can bring its machine code"
+            "record batches need the package crc32c, which is not installed here; a zip cannot bring its machine code"
         ) from None
     return compute

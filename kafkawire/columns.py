@@ -1,4 +1,4 @@
-"""A message set as columns: where its offsets, keys and values are, without an object a message.
+"""Message set as columns: positions of its offsets, keys and values, without one object per message.
 
     columns = message_set.index()
     columns.offsets[n]                                              of message n
@@ -9,8 +9,8 @@
     found = gather([part, ...], Field.VALUE)        keys or values side by side, as Arrow's binary arrays have them
     found.data[found.ends[n] : found.ends[n + 1]]   of row n: ends are int32 of this machine
 
-Both have two forms with the same results (tests hold them equal), pure Python and compiled; kernels.py chooses.  The
-compiled copy does 8 GB/s and more and holds no GIL.
+Both have two implementations with the same results (tests compare them), pure Python and compiled; kernels.py chooses.
+The compiled copy does 8 GB/s and more and holds no GIL.
 """
 
 from __future__ import annotations
@@ -34,18 +34,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FEW = 8  # entries: for less it is quicker to look at each
+FEW = 8  # entries; fewer are quicker to read one by one
 _BLOCK = 64
-_FEW_KINDS = 4  # for more of them, a turn of a loop for each item costs less than a pass for each kind
-_GLANCE = 64  # entries that are compared before all of them are
-_BEHIND_ITSELF = 0x2144DF1C  # the CRC-32 of any bytes that are followed by their own, the lowest byte first
-_TO_BEGIN = 0x6DD90A9D  # what four bytes have to be, xor the CRC-32 of all before them, for theirs to be 0
+_FEW_KINDS = 4  # for more, one loop over the items is faster than one pass per kind
+_GLANCE = 64  # entries that are compared first
+_BEHIND_ITSELF = 0x2144DF1C  # CRC-32 of any bytes followed by their own CRC-32, lowest byte first
+_TO_BEGIN = 0x6DD90A9D  # four bytes must equal this xor the CRC-32 of all before them for the CRC-32 after them to be 0
 
 
 def alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) -> int:
-    """How many of `count` entries of `step` bytes have the bytes at these places that the first has."""
+    """Return how many of the first `count` entries of `step` bytes have the same bytes as the first one at these
+    places."""
     places = tuple(places)
-    if count > _GLANCE:  # where sizes change every few entries, all behind them would be compared again and again
+    if count > _GLANCE:  # if sizes change every few entries, all following entries would be compared repeatedly
         few = _alike(data, at, step, _GLANCE, places)
         if few < _GLANCE:
             return few
@@ -56,25 +57,25 @@ def _alike(data: Bytes, at: int, step: int, count: int, places: Iterable[int]) -
     for place in places:
         first = bytes(data[at + place : at + place + 1])
         column = bytes(data[at + place : at + count * step : step])
-        if column != first * count:  # comparing them all is quicker than a look at each
+        if column != first * count:  # comparing all at once is quicker than one by one
             count = len(column) - len(column.lstrip(first))
     return count
 
 
 def column(layout: str, view: Bytes) -> list[Any]:
-    """The one field that a struct of this layout has, out of each of those side by side in a view."""
+    """Return one field of each struct of this layout, laid side by side in a view."""
     one, many = _structs(layout)
     view = memoryview(view)
     blocks = len(view) // many.size * many.size
     found: list[Any] = []
-    for block in many.iter_unpack(view[:blocks]):  # no tuple and no turn of a loop for each
+    for block in many.iter_unpack(view[:blocks]):  # avoids a tuple and a loop step per struct
         found += block
     found += [field for (field,) in one.iter_unpack(view[blocks:])]
     return found
 
 
 def sorted_out(items: Iterable[T], kinds: Column, count: int) -> list[list[T]]:
-    """The items of each of `count` kinds, in their order.  kinds: the number of each item's, from 0 on."""
+    """Return the items of each of `count` kinds, in order. kinds: the number of each item's kind, starting at 0."""
     if isinstance(kinds, bytes) and count <= _FEW_KINDS:
         return [list(compress(items, kinds.translate(_chosen(kind)))) for kind in range(count)]
     found: list[list[T]] = [[] for _ in range(count)]
@@ -89,7 +90,7 @@ def _chosen(kind: int) -> bytes:
 
 
 def in_order(columns: Sequence[Iterable[T]], kinds: bytes | None) -> list[T]:
-    """Fields of each kind as one column.  kinds: of each row; None: there is one kind."""
+    """Return fields of each kind as one column. kinds: the kind of each row; None: there is one kind."""
     if kinds is None:
         return list(columns[0])
     return list(map(next, map([iter(column) for column in columns].__getitem__, kinds)))
@@ -101,20 +102,19 @@ def _structs(layout: str) -> tuple[struct.Struct, struct.Struct]:
 
 
 def are_right(data: bytes, begin: int, step: int, count: int, crc_at: int, unlike: Iterable[int] = ()) -> bool:
-    """Whether the checksums of neighbours are right; each stands at crc_at and covers what follows it.  Checked by one
-    checksum over all of them, in a third of the time where they are short.
+    """True if the checksums of adjacent entries are right; each is at crc_at and covers the bytes after it.  One
+    checksum over all entries checks them, in a third of the time for short ones.
 
-    unlike: the places before it, from the fourth on, whose bytes are not the same in all of them.
+    unlike: the places before crc_at, beginning with the fourth, whose bytes differ between entries.
 
-    A CRC does not end with a message: bytes followed by their own checksum leave it in one and the same state, whatever
-    they are, and four bytes of one's choice lead from there to where it began.  So, in a copy, each checksum is put
-    behind what it covers and those four bytes in its place; then the checksum of the whole is that of the last one
-    alone.  A single wrong one is found for sure, as by its own checksum; several at once cancel each other out one time
-    in 2^32.
+    Bytes followed by their own CRC leave the CRC register in a constant state, and four suitable bytes lead from there
+    back to the initial state.  So, in a copy, each checksum is put after the bytes that it covers, and those four bytes
+    take its place; then the checksum of the whole equals that of the last entry alone.  A single wrong checksum is
+    always found; several at once cancel each other with a probability of 2^-32.
     """
     end, head = begin + count * step, crc_at + 4
     run = bytearray(memoryview(data)[begin + head : end])
-    gap = step - head  # where the first one is covered to: now its checksum, then the next one's head
+    gap = step - head  # where the bytes that the first checksum covers end
     for n in range(4):
         run[gap + n :: step] = data[begin + crc_at + 3 - n : end - step : step]
     nothing = bytes(count - 1)
@@ -127,7 +127,7 @@ def are_right(data: bytes, begin: int, step: int, count: int, crc_at: int, unlik
 
 
 class Later(Sequence[T]):
-    """A column of so many fields that is made when one of them is asked for."""
+    """Column of a given length that is computed when an item is first read."""
 
     __slots__ = ("_count", "_made", "_make")
 
@@ -159,7 +159,8 @@ Column = Sequence[int]
 
 @dataclass(frozen=True, slots=True)
 class Alike:
-    """`count` entries of `step` bytes from byte `begin` on; places are counted from the beginning of an entry."""
+    """Shape of `count` entries of `step` bytes starting at byte `begin`; places are relative to the beginning of an
+    entry."""
 
     begin: int
     count: int
@@ -176,11 +177,11 @@ class Alike:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entries:
-    """The plain entries, without attributes, that rows stand in, as the pure form cuts them apart.
+    """Plain entries, without attributes, that contain the rows, as the pure Python implementation separates them.
 
-    all: an entry a row; overhead: bytes of one besides key and value.  alike: the bytes of those of one shape, side by
-    side in their order, for each shape; kinds: which of them a row is of, None where there is one.  There are none once
-    rows were taken in another order.
+    all: an entry a row; overhead: bytes of one besides key and value.  alike: for each shape, the bytes of its entries
+    side by side in order. kinds: the shape of each row, None if there is one shape.  Both are missing once rows were
+    reordered.
     """
 
     all: Sequence[bytes]
@@ -191,10 +192,10 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """The messages of one set, from its start on, as columns of equal length.
+    """Messages of one set, from its start, as columns of equal length.
 
-    A column is a list, a range, or a memoryview of int64 where the compiled form made it: all are indexed, sliced and
-    iterated alike, list(column) is a list of ints, and numpy.asarray(column) of the last copies nothing.
+    A column is a list, a range, or a memoryview of int64 if compiled code made it.  All three are indexed, sliced and
+    iterated the same way; list(column) is a list of ints, and numpy.asarray() of a memoryview copies nothing.
     """
 
     offsets: Column
@@ -202,15 +203,15 @@ class Columns:
     key_size: Column  # -1: null
     value_at: Column
     value_size: Column  # -1: null
-    timestamps_ms: Column | None  # None where no message has one (format v0); -1 for a message without
+    timestamps_ms: Column | None  # None if no message has one (format v0); -1 for a message without
     timestamp_types: Column | None  # 0 as created, 1 as appended, -1 for a message without; None as timestamps_ms
-    data: Bytes  # what the positions point into: the set's plain entries and what its wrappers hold, opened
-    resume_at: int  # what to commit once all of these are done
-    damage: CorruptMessage | None  # what messages() would raise behind the last of them
-    header_at: Column | None = None  # first byte in data of the block of its headers; None: no message has headers
-    header_size: Column | None = None  # 0: none; else see kafkawire.headers
-    entry_magic: int | None = None  # format v0 or v1 of the plain entries in data that all rows stand in; None: others
-    entries: Entries | None = None  # those entries, where they are cut apart already
+    data: Bytes  # bytes that the positions refer to: the set's plain entries and its decompressed wrappers
+    resume_at: int  # offset to commit once all of these are done
+    damage: CorruptMessage | None  # what messages() would raise after the last of them
+    header_at: Column | None = None  # first byte in data of a message's block of headers; None: no headers
+    header_size: Column | None = None  # 0: no headers; otherwise see kafkawire.headers
+    entry_magic: int | None = None  # format (v0 or v1) if all rows are in plain entries in data; None: otherwise
+    entries: Entries | None = None  # those entries, if they are separated already
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -222,7 +223,7 @@ class Columns:
         return cut(self.data, self.value_at, self.value_size)
 
     def headers(self) -> list[bytes | None] | None:
-        """The blocks of headers, None for a message without; None alone: no message has headers."""
+        """Return the blocks of headers, None for a message without; None alone: no message has headers."""
         return Part(self, 0, len(self)).headers()
 
 
@@ -233,7 +234,7 @@ def laid(
     timestamps_ms: Sequence[int] | None,
     headers: Sequence[Bytes | None] | None,
 ) -> Columns:
-    """Messages in lists of equal length as columns, their bytes side by side, offsets from 0 on.
+    """Return messages in lists of equal length as columns, their bytes side by side, offsets starting at 0.
 
     timestamps_ms, headers: None: no message has any.
     """
@@ -259,7 +260,7 @@ def laid(
 
 
 def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
-    """The slices of data that begin and are as large as said; None for a size of -1."""
+    """Return the slices of data with these starts and sizes; None for a size of -1."""
     quick = ready()
     if quick is not None and isinstance(starts, memoryview) and isinstance(sizes, memoryview):
         of_one_size = quick.cut(data, starts, sizes)
@@ -270,7 +271,7 @@ def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
     if sizes.count(-1) == len(sizes):
         return [None] * len(sizes)
     if isinstance(starts, range) and sizes[0] >= 0:
-        return _evenly_cut(data, starts, sizes[0])  # such starts are those of entries that are all alike
+        return _evenly_cut(data, starts, sizes[0])  # these starts belong to entries of one shape
     starts, data = as_list(starts), bytes(data)  # lists are walked faster than memoryviews, bytes sliced faster
     if min(sizes) >= 0:
         return [data[at : at + size] for at, size in zip(starts, sizes, strict=True)]
@@ -278,7 +279,7 @@ def cut(data: Bytes, starts: Column, sizes: Column) -> list[bytes | None]:
 
 
 def _evenly_cut(data: Bytes, starts: range, size: int) -> list[bytes | None]:
-    """Equal slices at equal distances."""
+    """Return equal slices at equal distances."""
     view = memoryview(data)[starts[0] : starts[-1] + size]
     found = column(f"{size}s{starts.step - size}x", view[: (len(starts) - 1) * starts.step])
     found.append(bytes(view[-size:]) if size else b"")
@@ -286,7 +287,7 @@ def _evenly_cut(data: Bytes, starts: range, size: int) -> list[bytes | None]:
 
 
 def as_list(column: Column) -> list[int]:
-    """A column as a list: itself where it is one."""
+    """Return a column as a list: the column itself if it is one."""
     if isinstance(column, memoryview):
         return column.tolist()
     if isinstance(column, Later):
@@ -294,7 +295,7 @@ def as_list(column: Column) -> list[int]:
     return column if isinstance(column, list) else list(column)
 
 
-MOST_BYTES = (1 << 31) - 1  # what ends can say
+MOST_BYTES = (1 << 31) - 1  # largest value of `ends`
 
 
 class Field(Enum):
@@ -303,14 +304,14 @@ class Field(Enum):
 
 
 class Part(NamedTuple):
-    """Rows since..until of some columns."""
+    """Rows since..until of a set's columns."""
 
     columns: Columns
     since: int
     until: int
 
     def places(self, field: Field) -> tuple[Column, Column]:
-        """Where all of them begin, and their sizes."""
+        """Return where the keys or values of the rows begin, and their sizes."""
         columns = self.columns
         if field is Field.KEY:
             return columns.key_at, columns.key_size
@@ -323,12 +324,12 @@ class Part(NamedTuple):
         return _items(self, Field.VALUE)
 
     def timestamps_ms(self) -> Sequence[int | None]:
-        """None for each message where the format has none, -1 for a message without."""
+        """Return timestamps: None for each message if the format has none, -1 for a message without."""
         stamps = self.columns.timestamps_ms
         return [None] * (self.until - self.since) if stamps is None else as_list(stamps[self.since : self.until])
 
     def headers(self) -> list[bytes | None] | None:
-        """The blocks of headers, None for a message without; None alone: no message has headers."""
+        """Return the blocks of headers, None for a message without; None alone: no message has headers."""
         starts, sizes = self.columns.header_at, self.columns.header_size
         if starts is None or sizes is None:
             return None
@@ -338,13 +339,13 @@ class Part(NamedTuple):
 
 
 def numbered(parts: Sequence[Part]) -> list[tuple[int, bytes | None, bytes | None, int | None]]:
-    """Rows as formats encode them: a number from 0 on, key, value, timestamp."""
+    """Return rows as formats encode them: a number starting at 0, key, value, timestamp."""
     columns = (chain.from_iterable(map(of, parts)) for of in (Part.keys, Part.values, Part.timestamps_ms))
     return list(zip(count(), *columns, strict=False))
 
 
 def headers_of(parts: Sequence[Part]) -> list[bytes | None] | None:
-    """The blocks of headers of all rows; None: no message has headers."""
+    """Return the blocks of headers of all rows; None: no message has headers."""
     blocks = [part.headers() for part in parts]
     if all(one is None for one in blocks):
         return None
@@ -354,17 +355,18 @@ def headers_of(parts: Sequence[Part]) -> list[bytes | None] | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gathered:
-    """validity: a bit a row, lowest first, 0 for null; None where nothing is null."""
+    """Keys or values side by side. validity: one bit per row, lowest first, 0 for null; None if nothing is null."""
 
     data: Bytes
-    ends: Bytes  # int32 from 0 on, one more than rows
+    ends: Bytes  # int32 starting at 0, one more than rows
     validity: Bytes | None
     nulls: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checksums:
-    """CRC-32 of each key or value as int64; 0 of a null.  validity as in Gathered."""
+    """CRC-32 of each key or value as int64, 0 for a null. validity: one bit per row, 0 for null; None if nothing is
+    null."""
 
     numbers: Bytes
     validity: Bytes | None
@@ -376,9 +378,9 @@ def _fresh(size: int) -> memoryview:
 
 
 def gather(parts: Sequence[Part], field: Field, room: Callable[[int], memoryview] = _fresh) -> Gathered:
-    """Keys or values of all rows of the parts.  room(size) gives the memory they are copied to, if it is asked.
+    """Copy the keys or values of all rows of the parts side by side. room(size) is called for the memory to copy to.
 
-    LocalError where they are 2 GiB or more.
+    Raises LocalError for 2 GiB or more.
     """
     return gather_by(ready(), parts, field, room)
 
@@ -386,7 +388,7 @@ def gather(parts: Sequence[Part], field: Field, room: Callable[[int], memoryview
 def gather_by(
     kernels: Kernels | None, parts: Sequence[Part], field: Field, room: Callable[[int], memoryview] = _fresh
 ) -> Gathered:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Copy the keys or values of all rows of the parts side by side with these kernels; None: in pure Python."""
     if kernels is None:
         return _in_python(parts, field)
     slices = _slices(parts, field)
@@ -398,12 +400,12 @@ def gather_by(
 
 
 def checksums(parts: Sequence[Part], field: Field = Field.VALUE) -> Checksums:
-    """Those of the keys or values of all rows of the parts."""
+    """Return checksums of the keys or values of all rows of the parts."""
     return checksums_by(ready(), parts, field)
 
 
 def checksums_by(kernels: Kernels | None, parts: Sequence[Part], field: Field = Field.VALUE) -> Checksums:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Return checksums of the keys or values of all rows of the parts, with these kernels; None: in pure Python."""
     if kernels is not None:
         return Checksums(*kernels.checksums(_slices(parts, field)))
     values = [value for part in parts for value in _items(part, field)]
@@ -412,7 +414,7 @@ def checksums_by(kernels: Kernels | None, parts: Sequence[Part], field: Field = 
 
 
 def ascending(part: Part) -> bool:
-    """Whether no offset of a part is smaller than the one before it, as offsets of a log are."""
+    """True if the offsets of a part never decrease, as in a log."""
     offsets, kernels = part.columns.offsets, ready()
     if kernels is not None and isinstance(offsets, memoryview):
         return kernels.ascending(offsets, part.since, part.until)

@@ -1,4 +1,4 @@
-"""Compressed values of wrappers.  Knows codecs; knows no message format but for one byte of lz4 headers.
+"""Compressed values of wrappers.  Independent of message formats but for one byte of lz4 headers.
 
     1 gzip     an RFC 1952 stream
     2 snappy   written as xerial: 82 "SNAPPY" 00, version:int32, compatible:int32, then blocks: n:int32, n bytes;
@@ -6,8 +6,8 @@
     3 lz4      the frame format; its header checksum is wrong on purpose in message format v0 (KAFKA-3160)
     4 zstd     an RFC 8878 frame, in record batches only (Kafka 2.1 and later, KIP-110)
 
-decompress() is bounded: a stranger's kilobyte may say it is a gigabyte.  The libraries' errors come out as RemoteError.
-snappy, lz4 and zstd are cramjam's, loaded when they are needed: where it is not installed the rest works.
+decompress() is bounded, because a kilobyte of untrusted data may claim to be a gigabyte.  The libraries' errors come
+out as RemoteError. snappy, lz4 and zstd are cramjam's, loaded on first use: without it the other codecs work.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS: dict[str, int] = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 CODEC_NAMES: dict[int, str] = {number: name for name, number in CODECS.items()}
 
-GZIP_LEVEL = 6  # what the JVM's GZIPOutputStream uses: a broker that recompresses makes about the same of it
+GZIP_LEVEL = 6  # the level of the JVM's GZIPOutputStream, so sizes match a broker that recompresses
 ZSTD_LEVEL = 3  # the default of Kafka's producers
-_GZIP_MEMBERS = 64  # JVM readers accept streams behind one another, nobody writes them; a million of them is an attack
+_GZIP_MEMBERS = 64  # JVM readers accept concatenated streams, but nobody writes them; a million of them is an attack
 
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL + struct.pack(">ii", 1, 1)
 _XERIAL_AGAIN = int.from_bytes(_XERIAL[:4], "big", signed=True)
 _XERIAL_BLOCK = 32 * 1024  # the JVM's default; blocks of incompressible data come out a little larger
-_SNAPPY_RATIO = 22  # a copy of 64 bytes takes 3: more than this a snappy block cannot grow
+_SNAPPY_RATIO = 22  # a copy of 64 bytes takes 3, so a snappy block cannot grow more
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40"  # version 1, independent blocks of up to 64 KiB, no sizes, no checksums
@@ -42,26 +42,26 @@ _LZ4_CHECKSUM = {
     0: b"\x1a",
     1: b"\x82",
     2: b"\x82",
-}  # by message format: v0 hashes the magic number too, and 0.8.2 insists on it
+}  # by message format: v0 also hashes the magic number, and 0.8.2 insists on it
 _LZ4_BLOCK = 64 * 1024
 _LZ4_SIZES = {4: 1 << 16, 5: 1 << 18, 6: 1 << 20, 7: 1 << 22}
 _LZ4_STORED = 0x80000000
 _LZ4_RATIO = 256  # a run's length byte stands for at most 255
 
-_LZ4_GUESS = 4  # the first buffer, in sizes of the data
-_FREE_BLOCKS = 1 << 16  # of snappy and lz4, of any size: some clients flush behind each message; 0.1 s to open them
-_LEAST_BLOCK = 256  # bytes that more blocks open to, on average: the smallest of a release was 1 KiB (snappy of 0.9)
+_LZ4_GUESS = 4  # size of the first buffer, as a multiple of the data
+_FREE_BLOCKS = 1 << 16  # snappy and lz4 blocks of any size: some clients flush after each message; 0.1 s for all
+_LEAST_BLOCK = 256  # average bytes per block beyond these: the smallest in any release was 1 KiB (snappy of 0.9)
 
-_ZSTD_GUESS = 8  # the first buffer, in sizes of the data: where it is too small the next one is four times as large
+_ZSTD_GUESS = 8  # size of the first buffer, as a multiple of the data; the next one is four times as large
 
 _INT32 = struct.Struct(">i")
 _UINT32_LE = struct.Struct("<I")
 
 
 def compress(codec: int, data: Bytes, magic: int = 0) -> bytes:
-    """data as the value of a wrapper, or the records of a batch, in message format `magic`.
+    """Compress data as the value of a wrapper, or the records of a batch, in message format `magic`.
 
-    LocalError for a codec that format does not have.
+    Raises LocalError for a codec that the format does not have.
     """
     if codec == GZIP:
         return _gzip(data)
@@ -75,13 +75,14 @@ def compress(codec: int, data: Bytes, magic: int = 0) -> bytes:
 
 
 def decompress(codec: int, data: Bytes, limit: int) -> bytes:
-    """A wrapper's value opened, at most limit bytes of it.  RemoteError when it is cut or makes no sense; OpensTooLarge
-    when it is more."""
+    """Decompress a wrapper's value to at most limit bytes.  Raises RemoteError if it is truncated or damaged,
+    OpensTooLarge if it is larger."""
     return bytes(opened(codec, data, limit))
 
 
 def opened(codec: int, data: Bytes, limit: int) -> Bytes:
-    """The same as the bytes or the view it was opened into."""
+    """Decompress a wrapper's value to at most limit bytes, and return the bytes or the view that was decompressed
+    into."""
     if codec == GZIP:
         return _gunzip(memoryview(data), limit)
     if codec == SNAPPY:
@@ -94,18 +95,18 @@ def opened(codec: int, data: Bytes, limit: int) -> Bytes:
 
 
 def _library(codec: str) -> Any:
-    """cramjam.  Raises LibraryMissing."""
+    """Return the module cramjam.  Raises LibraryMissing."""
     try:
-        import cramjam  # found in sys.modules from the second time on
+        import cramjam  # found in sys.modules after the first time
     except ImportError:
         raise LibraryMissing(
-            f"{codec} needs the package cramjam, which is not installed here; no zip can bring it, it is machine code"
+            f"{codec} needs the package cramjam, which is not installed here; a zip cannot bring its machine code"
         ) from None
     return cramjam
 
 
 def _too_much(name: str, limit: int) -> OpensTooLarge:
-    return OpensTooLarge(f"{name} data opens to more than limit {limit} bytes")
+    return OpensTooLarge(f"{name} data decompresses to more than the limit of {limit} bytes")
 
 
 # ---- gzip ------------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
     for _ in range(_GZIP_MEMBERS):
         inflate = zlib.decompressobj(31)
         try:
-            piece = inflate.decompress(rest, left + 1)  # one more than allowed, to see that there is more
+            piece = inflate.decompress(rest, left + 1)  # one more than allowed, to detect a larger value
         except zlib.error as exc:
             raise RemoteError(f"gzip data is damaged: {exc}") from exc
         left -= len(piece)
@@ -133,7 +134,7 @@ def _gunzip(data: memoryview, limit: int) -> bytes:
             raise RemoteError("gzip data ends too early")
         opened.append(piece)
         rest = inflate.unused_data
-        if rest[:2] != b"\x1f\x8b":  # what follows is no stream: JVM readers do not look at it either
+        if rest[:2] != b"\x1f\x8b":  # trailing bytes that are not a stream: JVM readers ignore them too
             return b"".join(opened)
     raise RemoteError(f"gzip data of more than {_GZIP_MEMBERS} streams")
 
@@ -151,7 +152,7 @@ def _xerial(data: Bytes) -> bytes:
 
 
 def is_xerial(data: memoryview) -> bool:
-    """Whether a snappy value is a stream of blocks; else it is one raw block."""
+    """True if a snappy value is a xerial stream of blocks; otherwise it is one raw block."""
     return len(data) >= len(_XERIAL_HEADER) and data[: len(_XERIAL)] == _XERIAL
 
 
@@ -170,7 +171,7 @@ def _unsnappy(data: memoryview, limit: int) -> Bytes:
         for block in _xerial_blocks(data):
             end = at + opened_size(block)
             if library.snappy.decompress_raw_into(block, place[at:end]) != end - at:
-                raise RemoteError("snappy data is damaged: a block opens to less than it says")
+                raise RemoteError("snappy data is damaged: a block decompresses to fewer bytes than it declares")
             at = end
         return out
     except library.DecompressionError as exc:
@@ -178,9 +179,10 @@ def _unsnappy(data: memoryview, limit: int) -> Bytes:
 
 
 def _snappy_size(data: memoryview, opened_size: Callable[[memoryview], int], limit: int) -> int:
-    """How many bytes the blocks open to.
+    """Return the number of bytes that the blocks decompress to.
 
-    A block begins with the length it opens to: believed only within the limit and within what snappy can do.
+    A block begins with its decompressed length, which is trusted only within the limit and within snappy's maximum
+    ratio.
     """
     size = count = 0
     for block in _xerial_blocks(data) if is_xerial(data) else (data,):
@@ -189,20 +191,20 @@ def _snappy_size(data: memoryview, opened_size: Callable[[memoryview], int], lim
         if size > limit:
             raise _too_much("snappy", limit)
         if declared > _SNAPPY_RATIO * len(block):
-            raise RemoteError(f"a snappy block of {len(block)} bytes says it opens to {declared}")
+            raise RemoteError(f"a snappy block of {len(block)} bytes declares {declared} decompressed bytes")
         _check_blocks("snappy", count, size)
     return size
 
 
 def _check_blocks(name: str, count: int, size: int) -> None:
-    """Raises RemoteError for more blocks than anybody writes for what they open to: each costs time, and may hold
-    nothing."""
+    """Raise RemoteError for more blocks than any writer uses for that much data: each block costs time, and may be
+    empty."""
     if count > _FREE_BLOCKS and count * _LEAST_BLOCK > size:
-        raise RemoteError(f"{name} data of {count} blocks that open to {size} bytes: nobody writes such small ones")
+        raise RemoteError(f"{name} data of {count} blocks for only {size} bytes, smaller blocks than any writer makes")
 
 
 def _xerial_blocks(data: memoryview) -> Iterator[memoryview]:
-    at, end = len(_XERIAL_HEADER), len(data)  # the two versions are not looked at: writers put odd ones there
+    at, end = len(_XERIAL_HEADER), len(data)  # the two versions are ignored: writers put odd values there
     while at < end:
         if end - at < _INT32.size:
             raise RemoteError("snappy data ends inside a block's length")
@@ -242,7 +244,7 @@ def _unlz4(data: memoryview, limit: int) -> bytearray:
     while (found := _lz4_block(data, at)) is not None:
         at, size, stored = found
         room = size if stored else min(most, _LZ4_RATIO * size)
-        if room > len(out) - end:  # twice as large, so that what was opened is moved a few times at most
+        if room > len(out) - end:  # at least double, so that data is moved only a few times
             out.extend(bytes(max(room, min(len(out), limit - len(out)))))
         with memoryview(out) as whole, whole[end : end + room] as place:
             if stored:
@@ -262,7 +264,7 @@ def _unlz4(data: memoryview, limit: int) -> bytearray:
 
 
 def _lz4_guess(data: memoryview, limit: int) -> int:
-    """How large the first buffer is: blocks do not say what they open to, but how much at most."""
+    """Return the size of the first buffer: blocks do not declare their decompressed size, only a maximum."""
     at, most, block_checksum, _ = _lz4_header(data)
     needed, count, enough = 0, 0, min(limit, _LZ4_GUESS * len(data))
     while needed < enough and (found := _lz4_block(data, at)) is not None:
@@ -274,8 +276,8 @@ def _lz4_guess(data: memoryview, limit: int) -> int:
 
 
 def _lz4_block(data: memoryview, at: int) -> tuple[int, int, bool] | None:
-    """(where a block begins, its size, whether it is stored as it is) behind its head at `at`; None: the last one was
-    before it."""
+    """Return (where a block begins, its size, whether it is stored uncompressed) for the block header at `at`; None
+    after the last block."""
     if len(data) - at < _UINT32_LE.size:
         raise RemoteError("lz4 data ends too early")
     (word,) = _UINT32_LE.unpack_from(data, at)
@@ -288,9 +290,9 @@ def _lz4_block(data: memoryview, at: int) -> tuple[int, int, bool] | None:
 
 
 def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
-    """(where blocks begin, the largest block, bytes of checksum behind each block, behind all).
+    """Return (where blocks begin, the largest block, bytes of checksum after each block, after all blocks).
 
-    The header's own checksum is not looked at: it is wrong by intention or by taste of the writer.
+    The header's own checksum is ignored: some writers compute it wrongly on purpose.
     """
     if len(data) < 7 or data[:4] != _LZ4_MAGIC:
         raise RemoteError("lz4 data does not begin with a frame")
@@ -298,9 +300,9 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
     if flags >> 6 != 1:
         raise RemoteError(f"lz4 frame of version {flags >> 6}")
     if not flags & 0x20:
-        raise RemoteError("lz4 frame whose blocks depend on each other: Kafka has none such")
+        raise RemoteError("lz4 frame whose blocks depend on each other: Kafka does not use them")
     if flags & 0x01:
-        raise RemoteError("lz4 frame that needs a dictionary: Kafka has none")
+        raise RemoteError("lz4 frame that needs a dictionary: Kafka does not use one")
     most = _LZ4_SIZES.get(descriptor >> 4 & 7)
     if most is None:
         raise RemoteError(f"lz4 frame with block size code {descriptor >> 4 & 7}")
@@ -308,7 +310,7 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int, int]:
 
 
 def _lz4_open(block: memoryview, place: memoryview) -> int:
-    """Open a block into a place; how many bytes it opens to."""
+    """Decompress a block into a buffer and return the number of bytes."""
     library = _library("lz4")
     try:
         return int(library.lz4.decompress_block_into(block, place, output_len=len(place)))
@@ -320,7 +322,8 @@ def _lz4_open(block: memoryview, place: memoryview) -> int:
 
 
 def _unzstd(data: memoryview, limit: int) -> memoryview:
-    """Into buffers of our own: writers leave the opened size out of the frame, and cramjam would open any amount."""
+    """Decompress into our own buffers: writers leave the size out of the frame, and cramjam would allocate any
+    amount."""
     library, size = _library("zstd"), min(limit, max(1024, _ZSTD_GUESS * len(data)))
     while True:
         out = bytearray(size)

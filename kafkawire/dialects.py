@@ -1,12 +1,13 @@
-"""What each Kafka release speaks and does, one row a release.  Everything above asks the dialect, never a version.
+"""Request versions and capabilities of each Kafka release, one row per release.  Callers check the dialect, never a
+version.
 
-The releases of 0.7 are another generation: other bytes, other ZooKeeper nodes, no acknowledgement, no keys, offsets
-in bytes.  A capability below says so by what it means; callers never ask for the generation.
+The releases of 0.7 are another generation: other bytes, other ZooKeeper nodes, no acknowledgement, no keys, offsets in
+bytes.  Each capability below is named by its meaning; callers never ask for the generation.
 
-Brokers of 0.10 and later say which versions they take: kafkawire.cluster.versions makes the Dialect of a cluster from
-that and the rows here.  Older ones do not: 0.8 does not look at the version of Produce, Fetch, ListOffsets and Metadata
-and answers in v0 layout whatever was sent.  A row alone is how a release is spoken to that an option names: in the
-newest versions that it takes and we have tables for.  Those of 0.11 and later are taken by 4.x, too (KIP-896).
+Brokers of 0.10 and later report the versions that they support: kafkawire.cluster.versions makes the Dialect of a
+cluster from these and the rows here.  Older ones do not: 0.8 ignores the version of Produce, Fetch, ListOffsets and
+Metadata and answers every request in v0 layout.  If an option names a release, its row is used alone: the newest
+versions that the release supports and this package has tables for. 4.x also supports those of 0.11 and later (KIP-896).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ENTRY_OVERHEAD: Mapping[int, int] = {
     **messages_v08.ENTRY_OVERHEAD,
     RECORD_BATCH: RECORD_OVERHEAD,  # at most
 }
-UNASKED = "0.8.2"  # until brokers have said what they are: every one from 0.8 to 3.9 takes its requests
+UNASKED = "0.8.2"  # until brokers have reported their releases: every one from 0.8 to 3.9 supports its requests
 _GROUPS = (apis.HEARTBEAT, apis.LEAVE_GROUP, apis.SYNC_GROUP, apis.DESCRIBE_GROUPS, apis.LIST_GROUPS)
 _TRANSACTIONS = (
     transactionapis.INIT_PRODUCER_ID,
@@ -51,38 +52,40 @@ _TRANSACTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One release.  Sets of numbers are codecs (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd) and formats (magic)."""
+    """Request versions and capabilities of one release.  Sets of numbers are codecs (0 none, 1 gzip, 2 snappy, 3 lz4, 4
+    zstd) and formats (magic)."""
 
     release: str
-    versions: Mapping[int, int]  # api key -> version we use; offsets: those kept in Kafka
+    versions: Mapping[int, int]  # api key -> version in use; for offsets: those kept in Kafka
     zookeeper_offsets: bool  # OffsetCommit and OffsetFetch v0, which keep offsets in ZooKeeper
-    magic: int  # the format to write; a newer one is stored as poison by 0.8 and 0.9
-    formats: frozenset[int]  # those it stores as they are
+    magic: int  # the format to write; 0.8 and 0.9 store a newer one, which then breaks consumers
+    formats: frozenset[int]  # formats that it stores unchanged
     codecs: frozenset[int]
-    one_wrapper_per_set: bool  # several are refused (error 87); 0.8 to 2.3 merge them into one and measure that
-    measures_whole_set: bool  # message.max.bytes is held against a whole plain set, not against each entry
-    masks_hashes: bool  # its producer's default partitioner takes h & 0x7fffffff, not |h| (KAFKA-1469)
-    strategies: frozenset[str]  # ways to assign partitions that all members of a group know
-    relaxed_roundrobin: bool  # that strategy passes over threads that do not read a topic; before, it refused them
-    negates_hashes: bool  # that partitioner takes |h|, and is left with a negative number for the smallest int32
-    record_batches: bool  # its logs hold record batches (format v2), which it takes and gives: headers, transactions
-    stable_offsets: bool  # OffsetFetch v7: a group's offsets once what was written before is replicated
+    one_wrapper_per_set: bool  # it refuses several (error 87); 0.8 to 2.3 merge them into one and measure the result
+    measures_whole_set: bool  # message.max.bytes limits a whole plain set, not each entry
+    masks_hashes: bool  # its producer's default partitioner uses h & 0x7fffffff, not |h| (KAFKA-1469)
+    strategies: frozenset[str]  # assignment strategies that all members of a group know
+    relaxed_roundrobin: bool  # roundrobin skips threads that do not read a topic; before, it refused them
+    negates_hashes: bool  # that partitioner uses |h|, which is negative for the smallest int32
+    record_batches: bool  # its logs store record batches (format v2), with headers and transactions
+    stable_offsets: bool  # OffsetFetch v7: a group's offsets are returned once pending commits are replicated
     has_keys: bool  # messages carry a key
-    has_nulls: bool  # a message may be without a value
-    measures_payload: bool  # message.max.bytes is held against the payload alone, not against the whole entry
-    answers_produce: bool  # a produce request can be acknowledged; else nobody learns what became of it
-    counts_replicas: bool  # acks above 1 waits for that many; else it is refused (error 21)
-    waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); else an empty answer comes at once
-    describes_itself: bool  # brokers tell brokers and partitions (Metadata); else only ZooKeeper knows
-    partitions_by_broker: bool  # partitions belong to brokers (BrokerPartition), come and go with them: no replicas
-    offsets: Offsets  # what they count, and which numbers are offsets
-    refuses_by_closing: bool  # asked for offsets of a partition it has not, a broker closes the connection
+    has_nulls: bool  # a message may have a null value
+    measures_payload: bool  # message.max.bytes limits the payload alone, not the whole entry
+    answers_produce: bool  # a produce request can be acknowledged; otherwise its outcome is never known
+    counts_replicas: bool  # acks above 1 waits for that many replicas; otherwise it is refused (error 21)
+    waits_for_data: bool  # a fetch waits on the broker (max wait, min bytes); otherwise an empty answer comes at once
+    describes_itself: bool  # brokers report brokers and partitions (Metadata); otherwise only ZooKeeper has them
+    partitions_by_broker: bool  # partitions belong to brokers (BrokerPartition) and disappear with them: no replicas
+    offsets: Offsets  # unit of offsets, and which numbers are valid offsets
+    refuses_by_closing: bool  # a broker closes the connection if it does not have a requested partition
     messages: MessageFormats
     requests: RequestBuilders
     znodes: Znodes
 
     def speaks(self, api_key: int, store: Store = "kafka") -> int:
-        """The version to use.  LocalError when the release has none; store matters for offsets only."""
+        """Return the version to use.  Raises LocalError if the release does not have the api; store matters for offsets
+        only."""
         if store == "zookeeper" and api_key in (apis.OFFSET_COMMIT.key, apis.OFFSET_FETCH.key):
             if self.zookeeper_offsets:
                 return 0
@@ -93,82 +96,85 @@ class Dialect:
         raise LocalError(f"Kafka {self.release} has no {name}{where}")
 
     def batches_only(self) -> Dialect:
-        """The same, into which everything is written as record batches; as it is, where it has none."""
+        """Return this dialect, but with everything written as record batches; the dialect itself if it has none."""
         return replace(self, formats=frozenset({RECORD_BATCH})) if self.record_batches else self
 
     def through(self, protocol: str) -> Dialect:
-        """The same, with brokers' addresses in ZooKeeper by the listener of a security protocol (SSL, SASL_SSL, …)."""
+        """Return this dialect, but with brokers' addresses in ZooKeeper taken from the listener of a security protocol
+        (SSL, SASL_SSL, …)."""
         if protocol == znodes_v08.PLAINTEXT or self.partitions_by_broker:
             return self
         return replace(self, znodes=cast("Znodes", znodes_v08.OfListener(protocol)))
 
     @property
     def number(self) -> tuple[int, ...]:
-        """The release, to be compared with that of another."""
+        """Return the release as numbers, for comparison with another."""
         return release_number(self.release)
 
     @property
     def gives_whole_entries(self) -> bool:
-        """A fetch brings the first entry of the first partition that has one whole, however large it is (KIP-74)."""
+        """True if a fetch returns the first entry of the first non-empty partition whole, however large it is
+        (KIP-74)."""
         return self.describes_itself and self.versions.get(apis.FETCH.key, 0) >= 3
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether messages carry a timestamp."""
+        """True if messages carry a timestamp."""
         return self.magic >= 1
 
     @property
     def keeps_offsets(self) -> bool:
-        """Whether brokers keep groups' offsets in Kafka; else they are in ZooKeeper."""
+        """True if brokers keep groups' offsets in Kafka; otherwise they are in ZooKeeper."""
         return apis.OFFSET_COMMIT.key in self.versions
 
     @property
     def coordinates_groups(self) -> bool:
-        """Whether brokers coordinate consumer groups (JoinGroup); else members find each other in ZooKeeper."""
+        """True if brokers coordinate consumer groups (JoinGroup); otherwise members find each other in ZooKeeper."""
         return apis.JOIN_GROUP.key in self.versions
 
     @property
     def may_miss_commits(self) -> bool:
-        """A coordinator that takes over reads offsets up to the high watermark that it knows, not to the log's end: the
-        newest commits may be missing until they are made again.  (0.8.2 to 0.10.2: OffsetManager.loadOffsets,
+        """True if a new coordinator reads offsets only up to its high watermark, not to the log end: the newest commits
+        may be missing until they are repeated.  (0.8.2 to 0.10.2: OffsetManager.loadOffsets,
         GroupMetadataManager.loadGroupsAndOffsets.)"""
         return self.keeps_offsets and not self.record_batches
 
     def in_order(self, partitions: Iterable[PartitionId]) -> list[PartitionId]:
-        """Partitions as the range assignment of this generation sorts them: by number; in 0.7 by name, as text."""
+        """Return partitions as the range assignment of this generation sorts them: by number; in 0.7 by name, as
+        text."""
         if self.partitions_by_broker:
             return sorted(partitions, key=self.znode)
         return sorted(partitions, key=_number)
 
     def znode(self, partition: PartitionId) -> str:
-        """A partition's name in ZooKeeper."""
+        """Return a partition's name in ZooKeeper."""
         return _pair(partition) if self.partitions_by_broker else str(_number(partition))
 
     def partition(self, text: str) -> PartitionId:
-        """The partition of such a name.  LocalError when it is none."""
+        """Return the partition of a name in ZooKeeper.  Raises LocalError for an invalid name."""
         if self.partitions_by_broker:
             broker, dash, index = text.partition("-")
             pair = (decimal_int(broker, most=MAX_INT32), decimal_int(index, most=MAX_INT32))
             if dash and pair[0] is not None and pair[1] is not None:
                 return BrokerPartition(pair[0], pair[1])
             raise LocalError(
-                f"{text[:60]!r} names no partition of Kafka {self.release}: broker-index is expected, as 0-3"
+                f"{text[:60]!r} is not a partition of Kafka {self.release}; expected broker-index, such as 0-3"
             )
         number = decimal_int(text, most=MAX_INT32)
         if number is None:
-            raise LocalError(f"{text[:60]!r} names no partition of Kafka {self.release}: a number is expected")
+            raise LocalError(f"{text[:60]!r} is not a partition of Kafka {self.release}; expected a number")
         return number
 
 
 class SeveralReleases(LocalError):
-    """The first numbers of a release, such as 0.8, where those that begin so differ."""
+    """The first numbers of a release, such as 0.8, are given, and the releases that begin with them differ."""
 
 
 def dialect(release: str) -> Dialect:
-    """The row of a release as brokers call themselves: "0.8.2.2" has that of 0.8.2, and "0.7" that of its last, 0.7.2.
-    A release later than all rows has the newest one.
+    """Return the row of a release as brokers name themselves: for "0.8.2.2" the row of 0.8.2, for "0.7" that of its
+    last, 0.7.2.  A release newer than all rows gets the newest row.
 
-    LocalError for an unknown one.
+    Raises LocalError for an unknown release.
     """
     parts = release.strip().split(".")
     if parts == ["0", "7"]:
@@ -186,13 +192,13 @@ def dialect(release: str) -> Dialect:
 
 
 def expected(release: str) -> Dialect:
-    """The row of a release that an option names, or, where it names none, that of UNASKED: what is expected until
-    brokers have said what they are (kafkawire.cluster.versions)."""
+    """Return the row of a release that an option names, or of UNASKED if it is empty: it is used until brokers have
+    reported their releases (kafkawire.cluster.versions)."""
     return dialect(release or UNASKED)
 
 
 def _nearest(parts: list[str]) -> str:
-    """The newest row the text is a beginning of, else the newest row before it, else the oldest."""
+    """Return the newest row that begins with this text, else the newest row before it, else the oldest."""
     text = ".".join(parts)
     inside = [name for name in DIALECTS if name.startswith(text + ".")]
     if inside:
@@ -204,7 +210,7 @@ def _nearest(parts: list[str]) -> str:
 
 @cache
 def release_number(text: str) -> tuple[int, ...]:
-    """A release to be compared by: the leading numbers of each component, "0.8.2-beta" is (0, 8, 2)."""
+    """Return a release as numbers for comparison: the leading digits of each component; "0.8.2-beta" is (0, 8, 2)."""
     numbers = []
     for part in text.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -227,7 +233,8 @@ def _number(partition: PartitionId) -> int:
 
 
 def _rows() -> dict[str, Dialect]:
-    """Each release from the one before it: the rows of wire-protocol.md 2.14, as far as we have tables."""
+    """Return the rows of all releases, each derived from the one before it: wire-protocol.md 2.14, as far as there are
+    tables."""
     first = {apis.PRODUCE: 0, apis.FETCH: 0, apis.LIST_OFFSETS: 0, apis.METADATA: 0}
     v080 = Dialect(
         release="0.8.0",
@@ -283,7 +290,7 @@ def _rows() -> dict[str, Dialect]:
     return {row.release: row for row in rows}
 
 
-# The versions that a release was the first to take, of those that we have tables for (schemas of Kafka's sources).
+# Versions that a release was the first to support, of those with tables here (schemas of Kafka's sources).
 _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
     "0.11": {
         apis.PRODUCE: 3,
@@ -335,7 +342,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
     },
     "2.2": {apis.LIST_OFFSETS: 5, apis.JOIN_GROUP: 4, saslapis.SASL_AUTHENTICATE: 1},
     "2.3": {
-        apis.FETCH: 11,  # only to read a replica on purpose: consumers ask in v10, which followers refuse (requests08)
+        apis.FETCH: 11,  # only for reading a replica on purpose: consumers use v10, which followers refuse (requests08)
         apis.METADATA: 8,
         apis.OFFSET_COMMIT: 7,
         apis.JOIN_GROUP: 5,
@@ -359,7 +366,7 @@ _SINCE: Mapping[str, Mapping[apis.Api, int]] = {
     **{f"4.{minor}": {} for minor in range(2, 4)},
 }
 
-# What else a release changed: fields of Dialect.
+# Other changes of a release: fields of Dialect.
 _CHANGES: Mapping[str, Mapping[str, Any]] = {
     "0.11": {"magic": 2, "measures_whole_set": True, "record_batches": True, "messages": messages_mixed},
     "2.1": {"codecs": frozenset({0, 1, 2, 3, 4})},
@@ -370,7 +377,7 @@ _CHANGES: Mapping[str, Mapping[str, Any]] = {
 
 
 def _rows_of_07() -> list[Dialect]:
-    """The rows of wire-protocol.md 1.8: no acknowledgement, no keys, positions in bytes."""
+    """Return the rows of wire-protocol.md 1.8: no acknowledgement, no keys, offsets in bytes."""
     v070 = Dialect(
         release="0.7.0",
         versions=dict.fromkeys((apis.PRODUCE.key, apis.FETCH.key, apis.LIST_OFFSETS.key), 0),
@@ -405,7 +412,7 @@ def _rows_of_07() -> list[Dialect]:
 
 
 def _newer(older: Dialect, release: str, versions: Mapping[apis.Api, int], **changed: Any) -> Dialect:
-    """The row of the next release.  A format to write is also one that it stores."""
+    """Return the row of the next release.  The format to write is also one that it stores."""
     if "magic" in changed:
         changed = {"formats": older.formats | {changed["magic"]}, **changed}
     spoken = {**older.versions, **{api.key: version for api, version in versions.items()}}
@@ -413,4 +420,4 @@ def _newer(older: Dialect, release: str, versions: Mapping[apis.Api, int], **cha
 
 
 DIALECTS = _rows()
-NEWEST = next(reversed(DIALECTS.values()))  # its versions are the newest that we speak to anybody
+NEWEST = next(reversed(DIALECTS.values()))  # its versions are the newest that this package uses

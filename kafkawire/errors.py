@@ -1,36 +1,37 @@
-"""What can go wrong with a cluster, and whose fault it is.
+"""Errors of a cluster, grouped by which side is at fault.
 
-    LocalError    this cluster version cannot do what we asked, or we asked for nonsense
+    LocalError    this release cannot do what was requested, or the request is invalid
         LibraryMissing   a codec's library is not installed here
-        SetTooLarge      a whole set was asked for, and opens to more than may be open at once
-    RemoteError   the other side sent bytes that make no sense
+        SetTooLarge      a whole set was requested, and decompresses to more than the limit
+    RemoteError   the other side sent bytes that cannot be parsed
         Truncated        they end too early
-        LeftOver         they go on after the end
-        OpensTooLarge    compressed data opens to more than was allowed
+        LeftOver         there are bytes after the end
+        OpensTooLarge    compressed data exceeds the allowed size
         CorruptMessage   an entry of a message set is damaged; has the position
-            UnknownMagic     it says it has a format we do not know
-        NodeError        a ZooKeeper node holds what no release of Kafka writes
-            OtherGeneration    the cluster is of 0.7 where a later one was named, or the other way round
-            NoListener         a broker has no listener of the security protocol that was asked for
+            UnknownMagic     its message format is unknown
+        NodeError        no release of Kafka writes such content of a ZooKeeper node
+            OtherGeneration    the cluster is 0.7 but a later release was configured, or the reverse
+            NoListener         a broker has no listener of the security protocol that was requested
             RegistrationError  a member's id node cannot be read as a subscription
     BrokerError   the broker refused; see .code, .retriable, .refresh, .passes
     LinkLost      unknown outcome: it may have happened, so a retry may duplicate
         SecurityRefused   TLS or SASL failed for a reason that stays until settings are changed
 
 Error codes are one row each in ERRORS: the protocol's number and name, whether the same request may succeed later
-(retriable, as the Java client of 3.9 has it), and what follows for who reads a partition or asks for its offsets:
+(retriable, as the Java client of 3.9 has it), and what a reader of the partition or of its offsets does next:
 
-    MOVED      another broker leads it, or this one does not know yet that it does: look leaders up, and ask again
-    WAIT       the leader cannot tell now: ask again.  -1 is one: 0.8 and 0.9 answer it where an offset lies between the
-               high watermark and the end of the log, as it may right after an election; later releases, for accidents
-    GONE       the log does not hold the offset: ask where it begins and ends
-    DAMAGED    the broker found the entry damaged, or what it sent was damaged on its way: ask again
-    LASTING    it is refused until the cluster or the request is changed
-    REFUSED    any other: it says nothing about leaders, and another try may not help
+    MOVED      another broker is the leader, or this one does not know yet that it is: look leaders up and retry
+    WAIT       the leader cannot answer now: retry. -1 is such a code: 0.8 and 0.9 return it for an offset between the
+               high watermark and the end of the log, as it may right after an election; later
+               releases return it for unexpected errors
+    GONE       the log does not contain the offset: request its begin and end
+    DAMAGED    the broker found the entry damaged, or its response was damaged in transit: retry
+    LASTING    the request is refused until the cluster or the request is changed
+    REFUSED    any other code: it says nothing about leaders, and a retry may not help
 
-NOT_ANSWERED is a code of ours, which no broker sends: the response leaves out a partition that was asked for.  Brokers
-of 2.0 and later send a Fetch response without topics to a client that is over its quota (KIP-219): nothing is lost, and
-the same request is answered later.
+NOT_ANSWERED is a code of ours, which no broker sends: the response leaves out a requested partition.  Brokers of 2.0
+and later send a Fetch response without topics to a client that is over its quota (KIP-219): nothing is lost, and a
+later request is answered.
 """
 
 from __future__ import annotations
@@ -40,35 +41,35 @@ from enum import Enum
 
 
 class WireError(Exception):
-    """The root of everything kafkawire raises on purpose."""
+    """Base class of all errors that kafkawire raises on purpose."""
 
 
 class LocalError(WireError):
-    """Our fault: the version of this cluster cannot do what was asked, or the request makes no sense."""
+    """Error on our side: the release of this cluster cannot do what was requested, or the request is invalid."""
 
 
 class LibraryMissing(LocalError):
-    """A codec needs a library that is not installed where this runs."""
+    """A codec needs a library that is not installed here."""
 
 
 class SetTooLarge(LocalError):
-    """All columns of a set were asked for at once, and its entries open to more than may be open at once."""
+    """All columns of a set were requested at once, and its entries decompress to more than the limit."""
 
 
 class RemoteError(WireError):
-    """The other side sent nonsense."""
+    """The other side sent bytes that cannot be parsed."""
 
 
 class OpensTooLarge(RemoteError):
-    """Compressed data opens to more bytes than were allowed."""
+    """Compressed data decompresses to more bytes than allowed."""
 
 
 class Truncated(RemoteError):
-    """Bytes end before the thing they describe."""
+    """Bytes end before the end of the described data."""
 
 
 class LeftOver(RemoteError):
-    """Bytes go on after the thing they describe; .count of them."""
+    """There are bytes after the end of the described data; count: their number."""
 
     def __init__(self, what: str, count: int) -> None:
         super().__init__(f"{what}: {count} bytes left over")
@@ -87,17 +88,18 @@ class CorruptMessage(RemoteError):
 
 
 class UnknownMagic(CorruptMessage):
-    """An entry says it has a message format we do not know (or that cannot stand where it stands)."""
+    """An entry has an unknown message format, or one that is not allowed at its place."""
 
 
 class NodeError(RemoteError):
-    """A node holds what no release of Kafka writes."""
+    """Content of a node that no release of Kafka writes."""
 
 
 class OtherGeneration(NodeError):
-    """A node is as clusters of the other generation write it: 0.7, or 0.8 and later.
+    """A node has the form of the other generation: 0.7, or 0.8 and later.
 
-    why: what the node holds, without the question for the operator, which makes no sense beside brokers of ours.
+    why: content of the node, without the question to the operator, which does not apply if there are also brokers of
+    our generation.
     """
 
     def __init__(self, why: str, question: str) -> None:
@@ -106,7 +108,7 @@ class OtherGeneration(NodeError):
 
 
 class NoListener(NodeError):
-    """A broker has no listener of the security protocol that was asked for; .endpoints as its node lists them."""
+    """A broker has no listener of the security protocol that was requested; .endpoints as its node lists them."""
 
     def __init__(self, why: str, endpoints: tuple[str, ...]) -> None:
         super().__init__(why)
@@ -118,7 +120,7 @@ class RegistrationError(NodeError):
 
 
 class LinkLost(WireError):
-    """The connection broke: what was sent and not answered may or may not have happened."""
+    """The connection broke: requests without a response may or may not have been executed."""
 
 
 class SecurityRefused(LinkLost):
@@ -126,7 +128,7 @@ class SecurityRefused(LinkLost):
 
 
 class Follows(Enum):
-    """What follows an error code for who reads a partition or asks for its offsets."""
+    """What a reader of a partition or of its offsets does after an error code."""
 
     MOVED = "moved"
     WAIT = "wait"
@@ -155,7 +157,8 @@ class BrokerErrorInfo:
 
     @property
     def passes(self) -> bool:
-        """True if a reader of the partition asks again: an election, or what a broker learns after one, ends it."""
+        """True if a reader of the partition retries: an election, or the leader's catching up after it, ends the
+        error."""
         return self.follows in (Follows.MOVED, Follows.WAIT, Follows.DAMAGED)
 
 
@@ -241,14 +244,14 @@ del E, F
 
 
 def error_info(code: int) -> BrokerErrorInfo:
-    """The row of a code; an unknown one is treated like -1 and keeps its number in the name."""
+    """Return the row of a code; an unknown code is treated like -1 and keeps its number in the name."""
     return ERRORS.get(code) or BrokerErrorInfo(code, f"UnknownError{code}")
 
 
 class BrokerError(WireError):
     """The broker refused.  where names topic, partition, broker: `orders/3 on broker 1 (10.0.0.1:9092)`.
 
-    said: what the broker adds in words; "": nothing.
+    said: the broker's error message; "": none.
     """
 
     def __init__(self, code: int, where: str, said: str = "") -> None:
@@ -268,5 +271,5 @@ class BrokerError(WireError):
 
     @property
     def passes(self) -> bool:
-        """True if a reader of the partition asks again (see Follows)."""
+        """True if a reader of the partition retries (see Follows)."""
         return self.info.passes

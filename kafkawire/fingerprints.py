@@ -1,12 +1,12 @@
-"""Fingerprints of messages: 64 bits of a key and a value, for logs that are compared without their offsets.
+"""Fingerprints of messages: 64 bits of a key and a value, for comparing logs without their offsets.
 
-    CRC-32 and length of key and of value, mixed      hashed(): by columns, the form that two clusters are compared by
-    the bytes of key and value, hashed with blake2b   whole_hashed(): a call a message, for those who do not trust a CRC
+    CRC-32 and length of key and of value, mixed      hashed(): computed on columns; used to compare two clusters
+    the bytes of key and value, hashed with blake2b   whole_hashed(): one call per message, where a CRC is not trusted
 
-Null and empty differ.  Offset, time, codec and message format are not in it: what is mirrored may change each of them.
+Null and empty differ.  Offset, timestamp, codec and message format are not included: a mirror may change each of them.
 
-numpy does it where it is installed, and pure Python with the same results where it is not: an executor of Spark may
-have no more than pyspark and pyarrow, a mirror no more than its own dependencies.
+Computed by numpy if it is installed, else by pure Python with the same results: an executor of Spark may have no more
+than pyspark and pyarrow, a mirror no more than its own dependencies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 
 
 def message_hash(key_crc: int, key_size: int, value_crc: int, value_size: int) -> int:
-    """64 bits.  Sizes are −1 for null, whose checksum is 0."""
+    """Return 64 bits from checksums and sizes.  A null has size −1 and checksum 0."""
     x = (key_crc << 32 | value_crc) + ((key_size + 1) << 32 | (value_size + 1)) * SIZES & MASK
     x = (x ^ x >> 30) * MIX_1 & MASK
     x = (x ^ x >> 27) * MIX_2 & MASK
@@ -36,7 +36,7 @@ def message_hash(key_crc: int, key_size: int, value_crc: int, value_size: int) -
 
 
 def whole_hash(key: bytes | None, value: bytes | None, timestamp_ms: int = -1) -> int:
-    """64 bits of all bytes of a message; timestamp −1: it has none, or that does not count."""
+    """Return 64 bits of all bytes of a message; timestamp −1: the message has none, or it is ignored."""
     size = -1 if key is None else len(key)
     digest = blake2b(size.to_bytes(5, "little", signed=True), digest_size=8)
     digest.update(timestamp_ms.to_bytes(8, "little", signed=True))
@@ -47,16 +47,16 @@ def whole_hash(key: bytes | None, value: bytes | None, timestamp_ms: int = -1) -
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hashed:
-    """The messages of one set from a first to a last offset: columns of equal length."""
+    """Fingerprints of the messages of one set in a range of offsets, as columns of equal length."""
 
     offsets: Any  # a Column, or an array of int64
     value_crcs: Any
     hashes: Any  # of uint64
-    timestamps_ms: Any  # None where no message has one
+    timestamps_ms: Any  # None if no message has one
 
 
 def hashed(columns: Columns, start: int, until: int, vector: bool = HAS_NUMPY) -> Hashed:
-    """The hashes of its messages with start <= offset < until.  vector False: without numpy."""
+    """Return the fingerprints of messages with start <= offset < until. vector False: without numpy."""
     rows = bisect_left(columns.offsets, start), bisect_left(columns.offsets, until)  # offsets never descend
     return _vector_hashed(columns, *rows) if vector else _plain_hashed(columns, *rows)
 
@@ -64,7 +64,7 @@ def hashed(columns: Columns, start: int, until: int, vector: bool = HAS_NUMPY) -
 def whole_hashed(
     columns: Columns, start: int, until: int, timestamps: bool = False, vector: bool = HAS_NUMPY
 ) -> Hashed:
-    """The same with whole_hash() of each.  timestamps: they count."""
+    """Return whole_hash() of each message with start <= offset < until. timestamps: include them."""
     found = hashed(columns, start, until, vector)
     since = bisect_left(columns.offsets, start)
     rows = slice(since, since + len(found.offsets))
@@ -79,7 +79,7 @@ def whole_hashed(
 
 
 def key_hashes(columns: Columns, since: int, until: int, vector: bool = HAS_NUMPY) -> Any:
-    """64 bits of the key of each row since..until."""
+    """Return 64 bits of the key of each row since..until."""
     crcs = memoryview(checksums([Part(columns, since, until)], Field.KEY).numbers).cast("B").cast("q")
     if not vector:
         sizes = as_list(columns.key_size[since:until])
@@ -92,7 +92,7 @@ def key_hashes(columns: Columns, since: int, until: int, vector: bool = HAS_NUMP
 
 
 def _checksums(columns: Columns, since: int, until: int) -> tuple[memoryview, memoryview]:
-    """Of keys, and of values."""
+    """Return the checksums of keys, and of values."""
     part = [Part(columns, since, until)]
     key, value = (memoryview(checksums(part, field).numbers).cast("B").cast("q") for field in (Field.KEY, Field.VALUE))
     return key, value
@@ -123,7 +123,7 @@ def _vector_hashed(columns: Columns, since: int, until: int) -> Hashed:
 
 
 def mixed(key_crcs: Any, key_sizes: Any, value_crcs: Any, value_sizes: Any) -> Any:
-    """message_hash of each."""
+    """Return message_hash() of each row."""
     import numpy as np
 
     u64 = np.uint64

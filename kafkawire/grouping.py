@@ -1,10 +1,11 @@
-"""Rows of columns by group: those for one partition side by side, in the order they came in.
+"""Group rows of columns: rows for one partition are put side by side, in their original order.
 
     found = grouped(columns, end, groups_of_rows, 3)
     found.stretch(1)      rows of group 1, as kafkawire.columns.Part
     found.sizes[1]        bytes of their keys, values and headers
 
-What is copied are places, not keys and values.  Two forms with the same results, pure Python and compiled.
+Positions are copied, not keys and values.  There are two implementations with the same results, pure Python and
+compiled.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from kafkawire.keyhashes import QUICK, indexes_at
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
 
-MANY = 32  # rows: for fewer the compiled loops cost more than they save
+MANY = 32  # rows; for fewer, the compiled loops cost more than they save
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
-    """Columns whose rows stand group by group.  firsts: the first row of each group, and at the end their number."""
+    """Columns ordered by group. firsts: the first row of each group, and at the end the number of rows."""
 
     columns: Columns
     firsts: Sequence[int]
@@ -39,17 +40,18 @@ class Grouped:
 
 
 def grouped(columns: Columns, groups_of: Column, groups: int) -> Grouped:
-    """The first rows of columns by group; there are as many of them as groups_of names groups for.
+    """Group the first len(groups_of) rows of columns.
 
-    groups_of: a number from 0 on for each, below `groups`.
+    groups_of: the group of each row, a number below `groups`.
     """
     return grouped_by(ready() if len(groups_of) >= MANY else None, columns, groups_of, groups)
 
 
 def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, groups: int) -> Grouped:
-    """The same by a form of one's choice; None: in pure Python, as with entries that it has cut apart already.
+    """Group rows of columns with these kernels; None: in pure Python.  Entries that pure Python has separated are also
+    grouped by it.
 
-    A thread may have loaded the kernels since it did: they know nothing of such entries.
+    Another thread may have loaded the kernels since then, and they cannot handle such entries.
     """
     if kernels is not None and columns.entries is None:
         order, firsts, sizes = kernels.grouped(columns, groups_of, groups)
@@ -72,7 +74,7 @@ def grouped_by(kernels: Kernels | None, columns: Columns, groups_of: Column, gro
 
 
 def _by_entries(columns: Columns, entries: Entries, groups_of: Column, groups: int) -> Grouped:
-    """The same of rows whose entries are cut apart: those are taken, and their places when they are asked for."""
+    """Group rows whose entries are separated: the entries are reordered, and positions are computed when needed."""
     found = sorted_out(entries.all, groups_of, groups)
     firsts = list(accumulate(map(len, found), initial=0))
     sizes = [sum(map(len, one)) - entries.overhead * len(one) for one in found]
@@ -85,7 +87,7 @@ def _by_entries(columns: Columns, entries: Entries, groups_of: Column, groups: i
 
 
 def rows_by_group(groups_of: Column, groups: int) -> list[list[int]]:
-    """The numbers of the rows of each group, in their order; groups_of as grouped() has it."""
+    """Return the row numbers of each group, in order. groups_of: the group of each row."""
     rows: list[list[int]] = [[] for _ in range(groups)]
     adds = [one.append for one in rows]
     for row, group in enumerate(as_list(groups_of)):
@@ -94,15 +96,15 @@ def rows_by_group(groups_of: Column, groups: int) -> list[list[int]]:
 
 
 def _is_one(firsts: Sequence[int]) -> bool:
-    """Whether all rows are of one group: then they stand in their order already."""
+    """True if all rows are of one group, so that they are in order already."""
     return len(set(firsts)) <= 2
 
 
 def indexes_of_keys(columns: Columns, end: int, rule: int, partitions: int, keyless: int) -> Sequence[int] | None:
-    """Of each of the first rows the index of its key's partition, in pure Python, of entries that are cut apart: keys
-    that are alike are hashed at once, and none is copied.  keyless: of a row without a key.
+    """Return the partition index of each key in the first rows, in pure Python, if the entries are separated: keys of
+    one size are hashed together, and none is copied. keyless: index for a row without a key.
 
-    None: keys have to be asked for one by one.
+    Returns None if keys have to be hashed one by one.
     """
     cut = columns.entries
     if cut is None or not cut.alike or end < len(columns):
@@ -125,7 +127,7 @@ def indexes_of_keys(columns: Columns, end: int, rule: int, partitions: int, keyl
 
 
 def row_sizes(columns: Columns, end: int) -> list[int]:
-    """Bytes of key, value and headers of each of the first rows."""
+    """Return the bytes of key, value and headers of each of the first rows."""
     keys, values = as_list(columns.key_size[:end]), as_list(columns.value_size[:end])
     sizes = [(key if key > 0 else 0) + (value if value > 0 else 0) for key, value in zip(keys, values, strict=True)]
     if columns.header_size is not None:
@@ -135,7 +137,7 @@ def row_sizes(columns: Columns, end: int) -> list[int]:
 
 
 def _taken(columns: Columns, take: Callable[[Column], Column]) -> Columns:
-    """Columns of the rows that take() takes of each column."""
+    """Return columns of the rows that take() selects from each column."""
 
     def perhaps(column: Column | None) -> Column | None:
         return None if column is None else take(column)

@@ -1,10 +1,10 @@
-"""Headers of a message, and the block that a record of format v2 has of them.
+"""Headers of a message, and their encoding as a block in a record of format v2.
 
     block    count  headers
     header   length  name in UTF-8  value: length (-1: null)  bytes
 
-All numbers are varints.  Inside the system headers travel as their block, unopened; None stands for a message without.
-A name may come twice, and the order counts (KIP-82).
+All numbers are varints.  Inside the system headers stay an encoded block; None is a message without headers.  A name
+may occur twice, and the order matters (KIP-82).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from kafkawire.primitives import Bytes, utf8
 from kafkawire.varints import varint, written
 
 Headers = tuple[tuple[str, bytes | None], ...]
-NO_HEADERS = b"\x00"  # the block of a message without
+NO_HEADERS = b"\x00"  # the block of a message without headers
 
 
 def packed(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | None:
-    """The block of some headers; None for none.  LocalError for what is no header: the name text, the value bytes."""
+    """Encode headers as a block, or None if there are none.  Raises LocalError if a name is not text or a value is not
+    bytes."""
     found = list(headers or ())
     if not found:
         return None
@@ -41,13 +42,13 @@ def packed(headers: Iterable[tuple[str, bytes | None]] | None) -> bytes | None:
 
 
 def refuse(headers: Iterable[Bytes | None] | None, magic: int) -> None:
-    """LocalError where any of these blocks has headers, for a format that has no room for them."""
+    """Raise LocalError if any of these blocks has headers, for a format that cannot store them."""
     if headers is not None and any(headers):
         raise LocalError(f"message format v{magic} has no headers: they came with record batches (Kafka 0.11)")
 
 
 def unpacked(block: Bytes | None) -> Headers:
-    """The headers of a block.  RemoteError where it is none."""
+    """Return the headers of a block.  Raises RemoteError if it is damaged."""
     if block is None or len(block) == 0:
         return ()
     data = bytes(block)
@@ -63,12 +64,12 @@ def unpacked(block: Bytes | None) -> Headers:
     except (IndexError, ValueError) as why:
         raise RemoteError(f"damaged headers: {why}") from why
     if at != len(data):
-        raise RemoteError(f"{len(data) - at} bytes behind the last header")
+        raise RemoteError(f"{len(data) - at} bytes after the last header")
     return tuple(found)
 
 
 def text(name: bytes) -> str:
-    """The name of a header.  What is no UTF-8 becomes U+FFFD, as in the Java consumer: no producer is kept from it."""
+    """Decode the name of a header.  Invalid UTF-8 becomes U+FFFD, as in the Java consumer: no broker rejects it."""
     return name.decode(errors="replace")
 
 
@@ -77,5 +78,5 @@ def _blob(data: bytes, at: int) -> tuple[bytes | None, int]:
     if size < 0:
         return None, at
     if size > len(data) - at:
-        raise ValueError(f"a field of {size} bytes where {len(data) - at} are left")
+        raise ValueError(f"a field of {size} bytes, with {len(data) - at} left")
     return data[at : at + size], at + size

@@ -1,11 +1,11 @@
-"""What a generation of Kafka (0.7; 0.8 and later) provides, as Protocols.  A Dialect names one module for each.
+"""Protocols that each generation of Kafka (0.7; 0.8 and later) implements.  A Dialect names one module for each.
 
 MessageFormats   the bytes of message sets       kafkawire.formats.v07.messages, .v01.messages, .mixed
 RequestBuilders  requests, and their responses   kafkawire.protocol.requests07, kafkawire.protocol.requests08
 Znodes           nodes in ZooKeeper              kafkawire.znodes.v07, kafkawire.znodes.v08
 
-What a generation does not have raises LocalError when it is asked for.  Znodes are a union instead, since callers read
-the two kinds of topic nodes in different ways: PARTITIONS_BY_BROKER says which kind it is.
+A request that a generation does not have raises LocalError.  Znodes are a union instead, since callers read the two
+kinds of topic nodes in different ways: PARTITIONS_BY_BROKER tells the kind.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from kafkawire.columns import Part as Stretch
     from kafkawire.formats.compiled import Kernels
 
-Fields = dict[str, Any]  # a response as the tables of its api decode it (kafkawire.protocol.apis)
+Fields = dict[str, Any]  # a response decoded by the tables of its api (kafkawire.protocol.apis)
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 Aborted = Sequence[tuple[int, int]]  # (producer id, first offset) of each aborted transaction
 
 
 class MessageFormats(Protocol):
-    """Reads and writes message sets in the formats of a generation.  Pure; offsets of 0.7 are bytes of the log."""
+    """Reader and writer of message sets in the formats of a generation.  Pure; offsets of 0.7 are bytes of the log."""
 
     @property
     def READER(self) -> SetReader: ...
@@ -57,32 +57,36 @@ class MessageFormats(Protocol):
         high_watermark: int | None,
         aborted: Aborted = (),
     ) -> tuple[MessageSet, Scan]:
-        """The complete entries of a buffer fetched at offset `start`, and the scan that found them.  Raises nothing.
+        """Return the complete entries of a buffer fetched at offset `start`, and the scan that found them.  Raises
+        nothing.
 
-        aborted: the transactions whose messages are left out, as the Fetch reply has them.
+        aborted: the transactions whose messages are left out, from the Fetch reply.
         """
 
     def pieces_by(
         self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, most_bytes: int = ..., /
     ) -> Iterator[Columns]:
-        """The set's columns in pieces of about most_bytes, by compiled kernels, or in pure Python where None."""
+        """Yield the set's columns in pieces of about most_bytes, read by these kernels; None: in pure Python."""
 
     def cut_short(self, buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
-        """The damage of a response that ends inside its first entry though `asked` bytes were asked for; else None."""
+        """Return the damage of a response that ends inside its first entry though `asked` bytes were requested; else
+        None."""
 
     def entry_at(self, buffer: Bytes, begin: int, position: int) -> Entry | None:
-        """The entry at byte `begin` of a buffer fetched at `position`, by its own fields; None where there is none."""
+        """Return the entry at byte `begin` of a buffer fetched at `position`, by its own fields; None if there is
+        none."""
 
     def behind(self, buffer: Bytes, begin: int, position: int) -> int | None:
-        """Where to go on behind the entry at byte `begin`, at `position` of the log; it may be cut.  None: unknown."""
+        """Return the offset to resume at after the entry at byte `begin`, `position` of the log, which may be
+        truncated; None if unknown."""
 
     def next_border(self, data: Bytes, start: int = 0) -> int | None:
-        """Where the next entry begins at or behind byte `start`, found by its checksum.
+        """Return where the next entry at or after byte `start` begins, found by its checksum.
 
-        Only where offsets are bytes (0.7); else LocalError: message offsets are looked up by the broker.
+        Only if offsets are bytes (0.7); else raises LocalError: the broker looks up message offsets.
         """
 
-    # ---- write, and inspect what is to be written
+    # ---- write, and inspect entries to be written
 
     def encode(
         self,
@@ -91,8 +95,9 @@ class MessageFormats(Protocol):
         magic: int = ...,
         headers: Sequence[Bytes | None] | None = None,
     ) -> bytes:
-        """Plain entries in format `magic`, one wrapper, or one record batch.  headers: a block a message, where any has
-        some (kafkawire.headers).  LocalError for what the format does not have."""
+        """Encode messages as plain entries in format `magic`, one wrapper, or one record batch. headers: one block per
+        message, if any has headers (kafkawire.headers).  Raises LocalError for anything that the format does not
+        support."""
 
     def encode_lists(
         self,
@@ -104,21 +109,22 @@ class MessageFormats(Protocol):
         magic: int = ...,
         /,
     ) -> Encoded:
-        """The same of messages in lists of equal length, at least one, numbered from 0 on.  timestamps_ms, headers:
-        None: no message has any."""
+        """Encode messages in lists of equal length, at least one, numbered from 0. timestamps_ms, headers: None: no
+        message has any."""
 
     def encode_columns(self, parts: Sequence[Stretch], codec: int = 0, magic: int = ..., /) -> Encoded:
-        """The same of rows of columns, at least one; plain entries that are copied keep their offsets."""
+        """Encode rows of columns, at least one; plain entries that are copied keep their offsets."""
 
     def may_pass(self, entries: Bytes, begin: int, start: int, /) -> bool:
-        """Whether a broker takes the records of the record batch at byte `begin` from a producer as they are, and all
-        are wanted from offset start on.  CorruptMessage where it is damaged."""
+        """True if a broker accepts the unchanged records of the batch at byte `begin` from a producer, and all are at
+        or after offset start.  Raises CorruptMessage if it is damaged."""
 
     def check(self, entries: Bytes) -> CorruptMessage | None:
-        """The first damage in complete entries: a wrong checksum, or bytes that are no entry; None: they are whole."""
+        """Return the first damage in complete entries: a wrong checksum, or bytes that are not an entry; None if there
+        is none."""
 
     def count(self, entries: Bytes) -> int:
-        """Complete entries; a wrapper counts as one."""
+        """Return the number of complete entries; a wrapper counts as one."""
 
     def split(self, part: Part, first: int | None = None) -> list[Part]:
         """Return a part as two, of about the same size or with `first` messages in the first one; [part] for a single
@@ -126,7 +132,7 @@ class MessageFormats(Protocol):
 
 
 class RequestBuilders(Protocol):
-    """Builds requests in the versions that a release speaks: every builder takes its dialect first."""
+    """Builders of requests in the versions of a release: each takes its dialect first."""
 
     def fetch(
         self,
@@ -141,13 +147,13 @@ class RequestBuilders(Protocol):
     ) -> Request[list[FetchedPartition]]:
         """Fetch from (partition, offset, max_bytes) each.
 
-        committed: only up to where transactions are open, and with those that were aborted (read_committed), where the
-        release has transactions.  rows: other partitions behind these; quiet: topics that are left out of the result
-        where the broker says of them what it said before.
+        committed: read only up to the first open transaction, and return the aborted ones (read_committed), if the
+        release has transactions. rows: further partitions after these; quiet: topics that are left out of the result
+        while their rows repeat.
         """
 
     def fetch_rows(self, d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
-        """Partitions that several fetches ask for, where brokers wait for data."""
+        """Encode partitions that several fetches request, for brokers that wait for data."""
 
     def produce(
         self,
@@ -158,7 +164,7 @@ class RequestBuilders(Protocol):
         magic: int = ...,
         transactional_id: str | None = None,
     ) -> Request[dict[TopicPartition, ProducedPartition] | None]:
-        """Append each partition's set, all of one message format.  None: it is never answered (acks 0; 0.7).
+        """Append each partition's set, all of one message format.  None: there is no response (acks 0; 0.7).
 
         transactional_id: of the transaction that they belong to; only of record batches (0.11 and later).
         """
@@ -171,24 +177,23 @@ class RequestBuilders(Protocol):
         replica_id: int = ...,
         committed: bool = False,
     ) -> Request[Fields]:
-        """Offsets by time: -1 log end (committed: of what no open transaction is before), -2 log start, else ms since
-        1970."""
+        """Request offsets by time: -1 log end (committed: the last stable offset), -2 log start, else ms since 1970."""
 
     def barrier(self, d: ApiVersions, tp: TopicPartition) -> Request[Fields]:
-        """What is answered only after every earlier request of this connection was handled.
+        """Make a request that is answered only after every earlier request of this connection was handled.
 
-        0.7 only, where Produce is never answered.
+        Only for 0.7, which never answers Produce.
         """
 
     def metadata(self, d: ApiVersions, topics: Sequence[str] | None, create: bool = True) -> Request[Fields]:
-        """Brokers and partitions, of all topics with None.  create: missing ones that are named.  Not in 0.7."""
+        """Request brokers and partitions; None: of all topics. create: create named topics that do not exist.  Not in
+        0.7."""
 
     def api_versions(self, d: ApiVersions) -> Request[Fields]:
-        """The apis that a broker knows.  From 0.10 on."""
+        """Request the apis that a broker supports (0.10 and later)."""
 
     def group_coordinator(self, d: ApiVersions, group: str, of_transaction: bool = False) -> Request[Fields]:
-        """The broker that keeps a group's offsets in Kafka; or, from 0.11 on, a producer's transactions.  From 0.8.2
-        on."""
+        """Request the coordinator of a group (0.8.2 and later), or of a producer's transactions (0.11 and later)."""
 
     def offset_commit(
         self,
@@ -201,40 +206,40 @@ class RequestBuilders(Protocol):
         retention_ms: int = -1,
         timestamp_ms: int = -1,
     ) -> Request[Fields]:
-        """Commit (offset, metadata) each.  From 0.8.1 on."""
+        """Commit (offset, metadata) each (0.8.1 and later)."""
 
     def offset_fetch(
         self, d: ApiVersions, group: str, tps: Iterable[TopicPartition] | None, store: Store = "kafka"
     ) -> Request[Fields]:
-        """Read committed offsets; None: all of the group (from 0.10.2 on).  From 0.8.1 on."""
+        """Request committed offsets (0.8.1 and later); None: all of the group (0.10.2 and later)."""
 
     def describe_groups(self, d: ApiVersions, groups: Sequence[str]) -> Request[Fields]:
-        """Members and state of groups in Kafka.  From 0.9 on."""
+        """Request members and state of groups in Kafka (0.9 and later)."""
 
     def list_groups(self, d: ApiVersions) -> Request[Fields]:
-        """Groups that the asked broker coordinates.  From 0.9 on."""
+        """Request the groups that a broker coordinates (0.9 and later)."""
 
 
 class CommonZnodes(Protocol):
-    """Paths and texts of nodes that both generations have.  Unreadable text raises NodeError.
+    """Paths and texts of nodes in both generations.  Unreadable text raises NodeError.
 
-    The paths of a group are those of kafkawire.znodes.group in each generation.
+    Both generations have the group paths of kafkawire.znodes.group.
     """
 
     @property
     def BROKERS(self) -> str:
-        """The parent of the brokers' nodes."""
+        """Return the parent of the brokers' nodes."""
 
     def topic_path(self, topic: str) -> str: ...
 
     def broker(self, broker_id: int, text: str | bytes) -> Broker:
-        """A registered broker's address.  OtherGeneration for a text of the other generation."""
+        """Return a registered broker's address.  Raises OtherGeneration for a text of the other generation."""
 
     def registration(self, text: str | bytes) -> Registration:
-        """A member's subscription.  RegistrationError where the original consumer fails too."""
+        """Return a member's subscription.  Raises RegistrationError if the original consumer fails too."""
 
     def registration_text(self, registration: Registration, timestamp_ms: int) -> str:
-        """The member node's text as the original consumer writes it."""
+        """Return the member node's text as the original consumer writes it."""
 
     def ids(self, group: str) -> str: ...
 
@@ -256,31 +261,31 @@ class CommonZnodes(Protocol):
 
 
 class ListedZnodes(CommonZnodes, Protocol):
-    """0.8 and later: a topic's node lists its partitions and their replicas."""
+    """Nodes of 0.8 and later: a topic's node lists its partitions and their replicas."""
 
     @property
     def PARTITIONS_BY_BROKER(self) -> Literal[False]: ...
 
     def topic(self, text: str | bytes, where: str = ...) -> Mapping[int, Sequence[int]]:
-        """Replicas by partition."""
+        """Return replicas by partition."""
 
     def state(self, text: str | bytes, where: str = ...) -> tuple[int | None, Sequence[int]]:
-        """A partition's leader (None: none now) and in-sync replicas."""
+        """Return a partition's leader (None: none now) and in-sync replicas."""
 
 
 class CountedZnodes(CommonZnodes, Protocol):
-    """0.7: each broker's node below a topic says how many partitions it has."""
+    """Nodes of 0.7: each broker's node below a topic has its number of partitions."""
 
     @property
     def PARTITIONS_BY_BROKER(self) -> Literal[True]: ...
 
     def broker_id(self, name: str, where: str = ...) -> int:
-        """The broker of a node below a topic.  OtherGeneration where 0.8 or later made it."""
+        """Return the broker of a node below a topic.  Raises OtherGeneration if 0.8 or later created it."""
 
     def count_path(self, topic: str, broker_id: int) -> str: ...
 
     def count(self, text: str | bytes, where: str = ...) -> int:
-        """Partitions of the topic on the broker."""
+        """Return the number of the topic's partitions on the broker."""
 
     def partitions(self, broker_id: int, count: int) -> list[BrokerPartition]: ...
 

@@ -1,15 +1,16 @@
-"""Which form of the loops over messages runs in this process: pure Python, or compiled (numba), and loading the latter.
+"""Choice between pure Python and compiled (numba) loops over messages in this process, and loading of the compiled
+ones.
 
-The pure Python form always works; the compiled one comes with the extra `fast` (numba), is 10 to 60 times as quick and
-holds no GIL.
+Pure Python always works; the compiled loops need the extra `fast` (numba), are 10 to 60 times as fast and release the
+GIL.
 
-    KAFKAWIRE_KERNELS   auto (default): compiled where numba is installed | python | numba: an error where it is not
-    KAFKAWIRE_CACHE     folder for what was compiled; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
+    KAFKAWIRE_KERNELS   auto (default): compiled if numba is installed | python | numba: an error if it is not installed
+    KAFKAWIRE_CACHE     folder for compiled kernels; default NUMBA_CACHE_DIR, else kafkawire in the user's cache folder
 
-Compiling takes a second or a few, once a machine; loading half a second and 100 MB, once a process.  auto does it in a
-thread of its own once sets of WORTH_BYTES were looked at message by message, and the pure form runs until it is done:
-no ZooKeeper session waits for a compiler, and what copies bytes, or reads a few messages, never loads one.  prepare()
-waits; so does the interpreter's exit, but not leave().
+Compiling takes one to a few seconds per machine; loading takes half a second and 100 MB per process. auto does it in
+its own thread once WORTH_BYTES of sets were read message by message, and pure Python runs until then: no ZooKeeper
+session waits for a compiler, and programs that copy bytes or read few messages never load one. prepare() waits for it;
+so does the interpreter's exit, but not leave().
 """
 
 from __future__ import annotations
@@ -35,43 +36,45 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHOICES = ("auto", "python", "numba")
-WORTH_BYTES = 32 << 20  # of sets: of small messages they take the pure form some tenths of a second
+WORTH_BYTES = 32 << 20  # of sets: with small messages, pure Python takes some tenths of a second for them
 
 
 def name() -> str:
-    """Which form runs: "python", or "numba" and its version.  LocalError as compiled() has it.  Compiles nothing."""
+    """Return which loops run: "python", or "numba" and its version, without compiling.  Raises LocalError as compiled()
+    does."""
     return f"numba {version_of('numba')}" if _CHOICE.wanted() and _CHOICE.failed is None else "python"
 
 
 def compiled(nbytes: int = WORTH_BYTES) -> Kernels | None:
-    """The compiled form, or None where the pure one is to run, for now or for good.
+    """Return the compiled kernels, or None if pure Python is to run, for now or permanently.
 
-    nbytes: of the set that is going to be looked at; the default loads at once.
-    LocalError when KAFKAWIRE_KERNELS is none of its values, or asks for numba and there is none that works.
+    nbytes: size of the set to be read; the default loads at once.  Raises LocalError if KAFKAWIRE_KERNELS has an
+    unknown value, or requires numba and numba does not work.
     """
     return _CHOICE.kernels if _CHOICE.settled else _CHOICE.choose(nbytes)
 
 
 def ready() -> Kernels | None:
-    """The compiled form if it is loaded already; loads nothing and raises nothing."""
+    """Return the compiled kernels if they are loaded already; never loads or raises."""
     return _CHOICE.kernels
 
 
 def loading() -> bool:
-    """Whether a thread of this process loads or compiles the compiled form now."""
+    """True if a thread of this process is loading or compiling the kernels."""
     return _CHOICE.loading
 
 
 def prepare() -> None:
-    """Load or compile now, where that is wanted; waits for it (0.3 s to a few seconds).  LocalError as compiled()."""
+    """Load or compile the kernels now, if they are to be used, and wait for it (0.3 s to a few seconds).  Raises
+    LocalError as compiled() does."""
     _CHOICE.choose()
     _CHOICE.wait()
 
 
 def leave(code: int) -> NoReturn:
-    """End the program with this exit code; a compiler at work ends with it, whose work is done at the next start.
+    """End the program with this exit code, also while a thread compiles; the next start compiles again.
 
-    For the end of main(), once all is done and closed: functions of atexit do not run beside a compiler.
+    Call it at the end of main(), once everything is closed: atexit functions do not run while a thread compiles.
     """
     if not _CHOICE.loading:
         sys.exit(code)
@@ -83,21 +86,21 @@ def leave(code: int) -> NoReturn:
 
 
 class _Choice:
-    """Made once a process, by the environment as it is at the first use.
+    """Choice of kernels, made once per process from the environment at the first use.
 
-    settled moves to True once and for all: kernels is then what runs.
+    Once settled is True, kernels is final.
     """
 
     def __init__(self) -> None:
         self.kernels: Kernels | None = None
         self.settled = False
-        self.failed: str | None = None  # why the compiled form does not work here
+        self.failed: str | None = None  # why the compiled kernels do not work here
         self._lock = threading.Lock()
         self._loader: threading.Thread | None = None
         self._seen_bytes = 0
 
     def wanted(self) -> bool:
-        """Whether the compiled form is to run."""
+        """True if the compiled kernels are to be used."""
         name = os.environ.get("KAFKAWIRE_KERNELS", "") or "auto"
         if name not in CHOICES:
             raise LocalError(f"KAFKAWIRE_KERNELS={name}: known are {', '.join(CHOICES)}")
@@ -112,7 +115,7 @@ class _Choice:
         insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         with self._lock:
             if not self._seen_bytes:
-                self.wanted()  # LocalError for a value that is none
+                self.wanted()  # raises LocalError for an unknown value
             self._seen_bytes += nbytes
             if self._seen_bytes < WORTH_BYTES and not insists:
                 return None
@@ -120,7 +123,7 @@ class _Choice:
                 if not self.wanted():
                     self.settled = True
                     return None
-                # No daemon: the interpreter must not go away under a compiler at work.
+                # Not a daemon thread: the interpreter must not exit while it compiles.
                 loader = threading.Thread(target=self._load, name="kafkawire-kernels", daemon=False)
                 try:
                     self.failed = None
@@ -128,8 +131,8 @@ class _Choice:
                         loader.start()
                     self._loader = loader
                 except NoThread as exc:
-                    self._seen_bytes = 0  # tried again after as many more
-                    self.failed = f"the compiled form is not loaded: {exc}"
+                    self._seen_bytes = 0  # tried again after as many bytes again
+                    self.failed = f"the compiled kernels are not loaded: {exc}"
                     log.warning("%s; columns are read in pure Python", self.failed)
         if insists:
             self.wait()
@@ -148,7 +151,7 @@ class _Choice:
     def _load(self) -> None:
         insists = os.environ.get("KAFKAWIRE_KERNELS") == "numba"
         try:
-            from kafkawire.formats.compiled import load  # here: importing numba takes 0.4 s and 100 MB
+            from kafkawire.formats.compiled import load  # imported here because importing numba takes 0.4 s and 100 MB
 
             self.kernels = load(cache_folder())
         except Exception as exc:
@@ -158,7 +161,7 @@ class _Choice:
 
 
 def cache_folder() -> Path | None:
-    """The folder for what was compiled, made where it is missing; None if we cannot write there, or others can."""
+    """Return the folder for compiled kernels, created if missing; None if we cannot write to it, or others can."""
     named = os.environ.get("KAFKAWIRE_CACHE") or os.environ.get("NUMBA_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = Path(named or os.path.join(base, "kafkawire"))
@@ -167,14 +170,14 @@ def cache_folder() -> Path | None:
         real = folder.resolve()  # a link may lead elsewhere a moment later
         others = other_writer(real)
         if others is not None:
-            why: object = f"{others}, and what is kept there is run"
+            why: object = f"{others}, and files in it are executed"
         elif os.access(real, os.W_OK | os.X_OK):
             return real
         else:
             why = "it is not writable"
     except OSError as exc:
         why = exc
-    log.warning("compiled kernels are not kept in %s: %s; KAFKAWIRE_CACHE names another folder", folder, why)
+    log.warning("compiled kernels are not cached in %s: %s; set KAFKAWIRE_CACHE to another folder", folder, why)
     return None
 
 

@@ -1,13 +1,13 @@
-"""Hashes of keys by which producers choose partitions, of one key or of all keys of some columns.
+"""Hashes of keys by which producers choose partitions, for one key or for all keys of columns.
 
     MURMUR2           murmur2 & 0x7fffffff, as the Java producer (org.apache.kafka.common.utils.Utils)
     ABSOLUTE          |Arrays.hashCode|, 0 for the smallest int32: DefaultPartitioner and ByteArrayPartitioner of 0.8.2
-    MASKED            Arrays.hashCode & 0x7fffffff: those of 0.8.0 and 0.8.1
-    ABSOLUTE_07       |Arrays.hashCode|, which fails for the smallest int32: that of 0.7
+    MASKED            Arrays.hashCode & 0x7fffffff: DefaultPartitioner and ByteArrayPartitioner of 0.8.0 and 0.8.1
+    ABSOLUTE_07       |Arrays.hashCode|, which fails for the smallest int32: the partitioner of 0.7
 
-index(rule, key, n)      index of the partition, of n, that a key belongs to; FAILS where the rule has none
-indexes(rule, keys, n)   the same of many keys of one size at once; indexes_at() of those that stand at equal distances
-KeyIndexes(of_key, n)    indexes of many keys, by any function of a key: those of late are remembered
+index(rule, key, n)      index of the partition, of n, that a key belongs to; FAILS if the rule has none
+indexes(rule, keys, n)   indexes of many keys of one size at once; indexes_at(): of keys at equal distances
+KeyIndexes(of_key, n)    indexes of many keys by any function of a key; recent ones are cached
 
 The compiled form of index() for all rows of columns is Kernels.indexes (kafkawire.formats.keyloops).
 """
@@ -24,11 +24,11 @@ from groundwork.java import bytes_hash
 MURMUR2, ABSOLUTE, MASKED, ABSOLUTE_07 = range(4)
 KEYLESS, FAILS = -1, -2  # in place of an index
 REMEMBERED = 1 << 15  # keys whose index is kept
-LARGEST = 128  # bytes of such a key
-QUICK = 24  # bytes of a key: up to here a hash costs no more than a look whether it is known
-MANY = 32  # keys: for fewer a call for each costs less
-_LANE = 8  # bytes for a key in a large integer
-_BATCH = 4096  # keys in one: it stays in the processor's cache
+LARGEST = 128  # maximum size of such a key in bytes
+QUICK = 24  # bytes of a key; hashing keys up to this size costs no more than a cache lookup
+MANY = 32  # keys; for fewer, one call per key costs less
+_LANE = 8  # bytes per key in a large integer
+_BATCH = 4096  # keys per batch, which stays in the processor's cache
 _POWERS: list[int] = [31**n for n in range(LARGEST + 1)]
 _SIGN_FLIPPED = bytes(byte ^ 0x80 for byte in range(256))
 _MASK = 0xFFFFFFFF
@@ -37,7 +37,7 @@ _M = 0x5BD1E995
 
 
 def murmur2(data: bytes) -> int:
-    """org.apache.kafka.common.utils.Utils.murmur2, as an unsigned number."""
+    """Return org.apache.kafka.common.utils.Utils.murmur2 as an unsigned number."""
     h = 0x9747B28C ^ len(data)
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -51,12 +51,12 @@ def murmur2(data: bytes) -> int:
 
 
 def absolute(code: int) -> int:
-    """|code|, 0 for the smallest int32."""
+    """Return |code|, 0 for the smallest int32."""
     return 0 if code == _INT_MIN else abs(code)
 
 
 def index(rule: int, key: bytes, partitions: int) -> int:
-    """The index of a key's partition; FAILS where ABSOLUTE_07 has none."""
+    """Return the index of a key's partition; FAILS if ABSOLUTE_07 has none."""
     if rule == MURMUR2:
         return (murmur2(key) & 0x7FFFFFFF) % partitions
     code = bytes_hash(key)
@@ -68,8 +68,8 @@ def index(rule: int, key: bytes, partitions: int) -> int:
 
 
 def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> Sequence[int] | None:
-    """index() of each key; None: keys have to be asked for one by one, since they are not all of one size from 1 to
-    LARGEST bytes, or one of them has the code at which ABSOLUTE_07 may fail."""
+    """Return index() of each key.  None if keys have to be hashed one by one: they are not all of one size from 1 to
+    LARGEST bytes, or ABSOLUTE_07 may fail for one of them."""
     size = len(keys[0])
     if not 0 < size <= LARGEST or set(map(len, keys)) != {size}:
         return None
@@ -79,11 +79,11 @@ def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> Sequence[int] 
 def indexes_at(
     rule: int, data: bytes, at: int, size: int, step: int, count: int, partitions: int
 ) -> Sequence[int] | None:
-    """index() of each of `count` keys of `size` bytes, at least one, of which the first begins at byte `at`, and each
-    other one `step` bytes behind the one before; None: one of them has the code at which ABSOLUTE_07 may fail.
+    """Return index() of each of `count` keys (at least one) of `size` bytes; the first begins at byte `at`, each next
+    one `step` bytes later.  None if ABSOLUTE_07 may fail for one of them.
 
-    A large integer has a lane of 64 bits for each key, so that one product or sum is that of all of them.  Numbers in
-    lanes have 32 bits: a product of two fits, and then its upper half is cleared.
+    A large integer has a lane of 64 bits for each key, so that one multiplication or addition computes all of them.
+    Numbers in lanes have 32 bits: a product of two fits, and then its upper half is cleared.
     """
     found: list[bytes] = []
     codes_of = _murmur2_codes if rule == MURMUR2 else _java_codes
@@ -106,14 +106,14 @@ def indexes_at(
 
 
 def _java_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
-    """Arrays.hashCode of each key, as an unsigned number.
+    """Return Arrays.hashCode of each key, as an unsigned number.
 
-    It is a power of 31 and the sum of the signed bytes, each times a power of 31.  Of eight bytes at once neighbours
-    are added up to four numbers, those to two, and those to one.
+    It is a power of 31 and the sum of the signed bytes, each times a power of 31.  Of eight bytes at a time, adjacent
+    ones are added to four numbers, these to two, and these to one.
     """
     begin = _alike_at_first(data, at, size, step, count)
     code, left = bytes_hash(data[at : at + begin]), size - begin
-    # Bytes are taken 128 larger than they are.
+    # Bytes are read 128 too large, to be unsigned.
     code = code * _POWERS[left] - 128 * sum(_POWERS[:left])
     lanes = 0
     while begin < size:
@@ -125,15 +125,15 @@ def _java_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
         if end - begin > 2:
             eight = (eight & _lowest(16, 32)) + _POWERS[2] * (eight >> 16 & _lowest(16, 32))
         if end - begin > 4:
-            eight = (eight & _lowest(32)) + _POWERS[4] * (eight >> 32 & _lowest(32))  # below 2 to the 43rd
-        # The power is 0.58 times 2 to the 32nd: there is room for the sum.
+            eight = (eight & _lowest(32)) + _POWERS[4] * (eight >> 32 & _lowest(32))  # less than 2 to the 43rd
+        # The power is 0.58 times 2 to the 32nd, so the sum fits.
         lanes = (lanes & _lowest(32)) * (_POWERS[_LANE] & _MASK) + eight
         begin = end
     return (lanes & _lowest(32)) + (code & _MASK) * _ones(count) & _lowest(32)
 
 
 def _murmur2_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
-    """murmur2() of each key."""
+    """Return murmur2() of each key."""
     low, ones = _lowest(32), _ones(count)
     h = (0x9747B28C ^ size) * ones
     whole = size & ~3
@@ -148,17 +148,17 @@ def _murmur2_codes(data: bytes, at: int, size: int, step: int, count: int) -> in
 
 
 def _remainders(codes: int, partitions: int) -> int:
-    """What is left of each number of 31 bits once it is divided by `partitions`."""
+    """Return the remainder of each number of 31 bits divided by `partitions`."""
     bits = (partitions - 1).bit_length()
     if partitions == 1 << bits:
         return codes & _lowest(bits) if bits else 0
-    # A product with the inverse, rounded up, is exact for them, and has 63 bits at most.
+    # Multiplying with the inverse, rounded up, is exact for them, and has at most 63 bits.
     inverse = (1 << 31 + bits) // partitions + 1
     return codes - partitions * (codes * inverse >> 31 + bits & _lowest(33 - bits))
 
 
 def _alike_at_first(data: bytes, at: int, size: int, step: int, count: int) -> int:
-    """How many bytes all keys begin with in common, one less than they have at most."""
+    """Return how many leading bytes all keys have in common, at most one less than their size."""
     first, last = data[at : at + size], data[at + (count - 1) * step :][:size]
     common = 0
     while common < size - 1 and first[common] == last[common]:
@@ -169,12 +169,12 @@ def _alike_at_first(data: bytes, at: int, size: int, step: int, count: int) -> i
 
 
 def _column(data: bytes, at: int, step: int, count: int) -> bytes:
-    """The byte at `at`, and those at so many steps."""
+    """Return the byte at `at`, and the following bytes at distance `step`."""
     return data[at : at + (count - 1) * step + 1 : step]
 
 
 def _laid(columns: Sequence[bytes], count: int) -> int:
-    """Bytes of each key in its lane, the first column lowest."""
+    """Return the bytes of each key in its lane, the first column lowest."""
     lanes = bytearray(_LANE * count)
     for n, each in enumerate(columns):
         lanes[n::_LANE] = each
@@ -183,21 +183,22 @@ def _laid(columns: Sequence[bytes], count: int) -> int:
 
 @lru_cache(maxsize=64)
 def _lowest(bits: int, of: int = 64) -> int:
-    """The lowest bits of each number of so many, in all lanes there may be."""
+    """Return a mask of the lowest `bits` bits of each number of `of` bits, for all lanes."""
     return int.from_bytes(((1 << bits) - 1).to_bytes(of // 8, "little") * (_BATCH * 64 // of), "little")
 
 
 @lru_cache(maxsize=8)
 def _ones(count: int) -> int:
-    """1 in each of so many lanes."""
+    """Return 1 in each of `count` lanes."""
     return _lowest(1) & (1 << 64 * count) - 1
 
 
 class KeyIndexes(dict[bytes | None, int]):
-    """The index of each key's partition, KEYLESS for None.  of_key(key, partitions) is called for those that are not
-    known, and what it raises comes out.  At most REMEMBERED keys of at most LARGEST bytes are kept.
+    """Cache of the partition index of keys; KEYLESS for None. of_key(key, partitions) is called for unknown keys, and
+    its exceptions are passed on.  At most REMEMBERED keys of at most LARGEST bytes are kept.
 
-    rule: that of of_key(), by which many keys that are not known are hashed at once; None: it is another function.
+    rule: the rule that of_key() implements, by which many unknown keys are hashed at once; None: of_key() is another
+    function.
     """
 
     def __init__(self, of_key: Callable[[bytes, int], int], partitions: int, rule: int | None = None) -> None:
@@ -219,7 +220,7 @@ class KeyIndexes(dict[bytes | None, int]):
         return found
 
     def add(self, keys: Sequence[bytes | None], found: list[int]) -> None:
-        """Append the index of each key to `found`; where of_key() raises, those before it are there."""
+        """Append the index of each key to `found`; if of_key() raises, the indexes before that key are there."""
         if self._rule is not None and len(keys) >= MANY:
             short = keys[0] is not None and len(keys[0]) <= QUICK and None not in keys
             hashed = indexes(self._rule, keys, self._partitions) if short else None  # type: ignore[arg-type]
@@ -236,7 +237,7 @@ class KeyIndexes(dict[bytes | None, int]):
         found.extend(map(self.__getitem__, keys))
 
     def _learn(self, keys: Iterable[bytes | None]) -> None:
-        """Hash keys that are not known, those of one size at once, as far as there is room for them."""
+        """Hash unknown keys, those of one size together, as long as the cache has space for them."""
         by_size: dict[int, list[bytes]] = {}
         for key in keys:
             if key is not None:

@@ -1,13 +1,14 @@
-"""What travels and how it is named.  Knows no bytes' layout, no socket, no ZooKeeper.
+"""Data types for topics, partitions, brokers, message sets and messages.  Independent of byte layouts, sockets and
+ZooKeeper.
 
-TopicPartition   a topic and a partition id; str() is the name an operator reads: orders/3
+TopicPartition   a topic and a partition id; str() is the name in logs: orders/3
 Broker           id, host, port
 MessageSet       consecutive complete entries of one topic-partition, exactly as fetched
 Run              neighbouring entries of a set that may travel together
-Scan             what a look at a fetched buffer found
-Entry            one entry, as far as its own fields tell
+Scan             result of scanning a fetched buffer
+Entry            one entry, by its own fields
 Message          one message, decoded
-Part, Ticket     what a sender is given: entries for a target partition, and what is notified
+Part, Ticket     input of a sender: entries for a target partition, and the object notified of the outcome
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
     from kafkawire.errors import CorruptMessage
 
 
-RECORD_BATCH = 2  # the message format (magic) whose entries are batches
+RECORD_BATCH = 2  # the message format (magic) with record batches
 ANY = -1  # as an index of 0.7: any partition of the broker
 
-PIECE_BYTES = 256 << 10  # of a set, looked at at once: it stays in the processor's cache
+PIECE_BYTES = 256 << 10  # bytes of a set read at once, so that they stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class BrokerPartition:
-    """A partition id of 0.7: the broker and the index on it; str() is the znode's name.
+    """Partition id of 0.7: the broker and the index on it; str() is the znode's name.
 
-    index ANY: the broker picks one of its partitions; only for what is produced.
+    index ANY: the broker picks one of its partitions; only for producing.
     """
 
     broker: int
@@ -47,7 +48,8 @@ PartitionId = int | BrokerPartition
 
 
 def partition_named(text: str) -> PartitionId | None:
-    """The partition id of its text in either generation: a number, or broker-index of 0.7; None: it is neither."""
+    """Return the partition id for a text of either generation: a number, or broker-index of 0.7; None if it is
+    neither."""
     first, dash, second = text.partition("-")
     number, index = decimal_int(first, most=MAX_INT32), decimal_int(second, most=MAX_INT32)
     if number is None or (index is None) == bool(dash):
@@ -56,7 +58,7 @@ def partition_named(text: str) -> PartitionId | None:
 
 
 def broker_named(text: str) -> int | None:
-    """The broker id that a node's name is; None for any other name, as "01", which is another node than "1"."""
+    """Return the broker id for a node's name; None for any other name, such as "01", which is another node than "1"."""
     number = decimal_int(text, most=MAX_INT32)
     return number if str(number) == text else None
 
@@ -80,24 +82,24 @@ class Broker(NamedTuple):
 
 
 class ProducerId(NamedTuple):
-    """Who sends record batches (KIP-98): an id that a broker gave out, and its epoch; older epochs are fenced."""
+    """Sender of record batches (KIP-98): an id that a broker assigned, and its epoch; older epochs are fenced."""
 
     id: int
     epoch: int
 
 
 class Handed(Protocol):
-    """What an acknowledged message notifies."""
+    """Object notified when a message is acknowledged."""
 
     def acked(self, resume_at: int) -> None: ...
 
 
 @dataclass(slots=True)
 class Message:
-    """One message.  key and value are bytes or None (null); what a format lacks is None.
+    """One message. key and value are bytes or None (null); fields that its format does not have are None.
 
-    resume_at is the position to commit once this message is done: an offset in 0.8 and later (its own + 1), a byte
-    position in 0.7 (the end of its entry, or the start of a compressed entry that holds more messages).
+    resume_at is the offset to commit once this message is done: its own offset + 1 in 0.8 and later, a byte offset in
+    0.7 (the end of its entry, or the start of a compressed entry that holds more messages).
     """
 
     topic: str
@@ -109,10 +111,11 @@ class Message:
     timestamp_type: int | None
     headers: tuple[tuple[str, bytes | None], ...] | None
     resume_at: int
-    handed: Handed | None = field(default=None, repr=False, compare=False)  # set by the stream that hands it out
+    handed: Handed | None = field(default=None, repr=False, compare=False)  # set by the stream that delivers it
 
     def ack(self) -> None:
-        """Its reader is done with it.  From any thread; again, or where no stream handed it out, it changes nothing."""
+        """Acknowledge the message: its reader is done with it.  Works from any thread; a second call, or one for a
+        message that no stream delivered, does nothing."""
         if self.handed is not None:
             self.handed.acked(self.resume_at)
 
@@ -128,7 +131,7 @@ def made(
     resume_at: int,
     new: Callable[[type[Message]], Message] = object.__new__,
 ) -> Message:
-    """A Message without headers, in two thirds of the time: its own __init__ is a third of what reading one costs."""
+    """Return a Message without headers, in two thirds of the time: __init__ is a third of the cost of reading one."""
     message = new(Message)
     message.topic = topic
     message.partition = partition
@@ -143,51 +146,52 @@ def made(
     return message
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, as Part: one is made of each batch, three times as fast
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, like Part: three times as fast to make
 class Run:
-    """Neighbouring entries that may travel together: plain ones of one format, one wrapper, or one record batch.
+    """Adjacent entries that may be sent together: plain ones of one format, one wrapper, or one record batch.
 
-    Nothing changes it.
+    It is never modified.
     """
 
     begin: int  # first byte in the set's buffer
     end: int  # first byte after it
     codec: int  # 0: not compressed
     magic: int  # message format of the entries
-    entries: int  # 1 for a wrapper; of a record batch its records
-    resume_at: int  # where to go on once the run is done
+    entries: int  # 1 for a wrapper; for a record batch its number of records
+    resume_at: int  # offset to resume at once the run is done
 
     @property
     def atomic(self) -> bool:
-        """It travels as a whole, and alone: a wrapper, or a record batch.  Else it may be cut at any entry."""
+        """True if it has to be sent whole and alone: a wrapper, or a record batch.  Otherwise it may be split at any
+        entry."""
         return self.codec != 0 or self.magic >= RECORD_BATCH
 
     @property
     def record_batch(self) -> bool:
-        """It is a record batch."""
+        """True if it is a record batch."""
         return self.magic >= RECORD_BATCH
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What is complete in a buffer."""
+    """Complete entries found in a buffer."""
 
     end: int  # bytes of complete entries
-    resume_at: int  # where the next fetch goes on: behind the last complete entry
-    runs: tuple[Run, ...]  # those to deliver, in order
-    needed: int  # bytes a fetch must have for the first wanted entry, where not even that is complete (else 0)
-    damage: CorruptMessage | None  # what stands at end, where that is no cut entry but nonsense
-    # Nothing is to be delivered, and resume_at is past start: what stands there is no message (the end of a
-    # transaction, one that was aborted, what a cleaner emptied), or the broker left it out as it converted its log.
+    resume_at: int  # offset of the next fetch: after the last complete entry
+    runs: tuple[Run, ...]  # runs to deliver, in order
+    needed: int  # bytes that a fetch needs for the first wanted entry, if even that is incomplete (else 0)
+    damage: CorruptMessage | None  # what is wrong at `end`, if that is not a truncated entry
+    # True if nothing is to be delivered and resume_at is past start: the entries there are not messages (end of a
+    # transaction, aborted, emptied by a cleaner), or the broker left them out in a down-conversion.
     left_out: bool = False
-    # Offsets [first, behind) of what transactions keep from a reader: their markers, and messages that were aborted.
+    # Offsets [first, behind) that transactions hide from a reader: their markers, and aborted messages.
     kept_back: tuple[tuple[int, int], ...] = ()
-    ascends: bool = True  # each entry has a larger offset than the one before
+    ascends: bool = True  # each entry has a larger offset than the previous one
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a fetch, as far as its own fields tell: offset as Message.offset has it, resume_at behind it."""
+    """One entry of a fetch, by its own fields: offset as in Message.offset, resume_at after it."""
 
     offset: int
     resume_at: int
@@ -197,7 +201,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SetReader:
-    """How the messages of one generation are read out of a set, and its entries hopped over: see MessageSet."""
+    """Functions of one generation that read the messages of a set and skip its entries: see MessageSet."""
 
     messages: Callable[[MessageSet, bool], Iterator[Message]]
     index: Callable[[MessageSet, bool], Columns]
@@ -209,10 +213,10 @@ class SetReader:
 
 @dataclass(frozen=True, slots=True)
 class MessageSet:
-    """Consecutive complete entries of one topic-partition exactly as fetched: a view on a buffer of its own.
+    """Consecutive complete entries of one topic-partition exactly as fetched: a view of its own buffer.
 
-    start is the wanted position and may lie inside the first entry when that is a wrapper: messages() leaves out what
-    is before it.  resume_at is where the next fetch goes on: what is committed once every message of the set is done.
+    start is the wanted offset and may be inside the first entry if that is a wrapper: messages() skips messages before
+    it. resume_at is the offset of the next fetch, which is committed once every message of the set is done.
     """
 
     topic: str
@@ -220,7 +224,7 @@ class MessageSet:
     start: int
     resume_at: int
     buffer: memoryview
-    high_watermark: int | None  # the position behind the last message that consumers see; None: not told (0.7)
+    high_watermark: int | None  # offset after the last message that consumers see; None: not known (0.7)
     runs: Sequence[Run]
     reader: SetReader
 
@@ -230,7 +234,7 @@ class MessageSet:
 
     @property
     def entries(self) -> int:
-        """Top-level entries; a wrapper counts as one."""
+        """Return the number of top-level entries; a wrapper counts as one."""
         return sum(run.entries for run in self.runs)
 
     @property
@@ -239,36 +243,37 @@ class MessageSet:
 
     @property
     def format(self) -> int:
-        """The newest message format (magic) in the set."""
+        """Return the newest message format (magic) in the set."""
         return max((run.magic for run in self.runs), default=0)
 
     def messages(self, check_crcs: bool = True) -> Iterator[Message]:
-        """Its messages from start on, decoded lazily.  Raises CorruptMessage where the bytes end to make sense."""
+        """Yield its messages from start, decoded lazily.  Raises CorruptMessage where the bytes are damaged."""
         return self.reader.messages(self, check_crcs)
 
     def index(self, check_crcs: bool = True) -> Columns:
-        """The same messages as columns of positions, all at once; damage is in the columns.
+        """Return its messages as columns of positions, all at once; damage is in the columns.
 
-        Raises SetTooLarge where its compressed entries open to more than 128 MiB together (pieces() reads such a set),
-        and LibraryMissing.
+        Raises SetTooLarge if its compressed entries exceed 128 MiB together when decompressed (pieces() reads such a
+        set), and LibraryMissing.
         """
         return self.reader.index(self, check_crcs)
 
     def pieces(self, check_crcs: bool = True, most_bytes: int = PIECE_BYTES) -> Iterator[Columns]:
-        """The same in pieces of about most_bytes: at least one, some perhaps empty; the last ends at resume_at, or in
-        damage."""
+        """Yield its columns in pieces of about most_bytes: at least one, some perhaps empty; the last ends at
+        resume_at, or in damage."""
         return self.reader.pieces(self, check_crcs, most_bytes)
 
     def cut(self, run: Run, limit: int) -> Iterator[Run]:
-        """One of its runs as runs of at most limit bytes; an entry that is larger by itself goes alone."""
+        """Yield one of its runs as runs of at most limit bytes; a larger entry is yielded alone."""
         return self.reader.cut(self.buffer, run, limit)
 
     def before(self, run: Run, until: int) -> Run | None:
-        """Those entries of one of its plain runs that stand before position `until`; None: there are none."""
+        """Return the entries of one of its plain runs before offset `until`; None if there are none."""
         return self.reader.before(self.buffer, run, until)
 
     def stamped(self, run: Run) -> bool:
-        """Whether a broker set the timestamp of any entry of the run (LogAppendTime): no broker takes that back."""
+        """True if a broker set the timestamp of any entry of the run (LogAppendTime): no broker accepts these from a
+        producer."""
         return self.reader.stamped(self.buffer, run)
 
     def __repr__(self) -> str:
@@ -277,40 +282,43 @@ class MessageSet:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Part:
-    """Entries on their way to one target partition.  Nothing changes it."""
+    """Entries to be sent to one target partition.  It is never modified."""
 
     tp: TopicPartition  # of the target
     entries: bytes | memoryview
     magic: int
     codec: int  # 0: not compressed
-    count: int  # messages, as far as known without opening a wrapper
-    resume_at: int | None = None  # source position once this part is stored; None: only the whole ticket counts
-    counted: bool = True  # count is exact; not that of a wrapper which travels as it was fetched
-    # Offsets in the source of its messages, in order, where its entries have other numbers; (): not known.
+    count: int  # messages, as far as known without decompressing a wrapper
+    resume_at: int | None = None  # source offset once this part is acknowledged; None: only the whole ticket counts
+    counted: bool = True  # count is exact; False for a wrapper that is sent as it was fetched
+    # Offsets of its messages in the source, in order, if its entries have other offsets; (): not known.
     origins: tuple[Sequence[int], ...] = field(default=(), compare=False, repr=False)
 
     @property
     def atomic(self) -> bool:
-        """It is exactly one wrapper or record batch; else plain entries, which may be cut and joined."""
+        """True if it is exactly one wrapper or record batch; otherwise it has plain entries, which may be split and
+        joined."""
         return self.codec != 0 or self.magic >= RECORD_BATCH
 
     @property
     def record_batch(self) -> bool:
-        """It is a record batch: no set of a produce request has anything beside it."""
+        """True if it is a record batch: it has to be alone in the set of a produce request."""
         return self.magic >= RECORD_BATCH
 
 
 class Ticket(Protocol):
-    """What a sender notifies of the outcome of a part.  Several parts may share one."""
+    """Object that a sender notifies of the outcome of a part.  Several parts may share one."""
 
     def may_send(self) -> bool:
-        """False: the share this came from is gone (lease over, partition released or parked); drop it, send nothing."""
+        """Return False if the partition is no longer owned (lease over, released or parked): drop the part, send
+        nothing."""
 
     def reached(self, resume_at: int) -> None:
-        """Everything of a one-part ticket before this source position is stored."""
+        """Report that everything of a one-part ticket before this source offset is acknowledged."""
 
     def done(self) -> None:
-        """One part of it is stored."""
+        """Report that one part of it is acknowledged."""
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
-        """A part can never be stored; resume_at is the source position just before what cannot, where known."""
+        """Report that a part can never be stored. resume_at: the source offset just before the failing message, if
+        known."""

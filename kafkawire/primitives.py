@@ -1,7 +1,7 @@
-"""Reading and writing the protocol's primitives.  Knows integers and byte strings; knows no api, no version.
+"""Reader and writer of the protocol's primitives: integers and byte strings.  Independent of apis and versions.
 
 Everything is big endian.  A Reader never reads past its bytes (Truncated says where and how much) and never allocates
-by a length it has not held against the bytes left.
+by a length that it has not compared with the bytes left.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
 INT64 = struct.Struct(">q")
 
-PAUSE_BYTES = 8 << 10  # read between pauses: some milliseconds, where elements are small
+PAUSE_BYTES = 8 << 10  # bytes read between pauses: some milliseconds if elements are small
 
 Bytes = bytes | bytearray | memoryview
-Encoded = bytes | memoryview  # entries that were written, ready to be sent
+Encoded = bytes | memoryview  # encoded entries, ready to be sent
 
 
 def utf8(text: str) -> bytes:
-    """Text as bytes.  LocalError for what is no text (bytes decoded with surrogateescape)."""
+    """Encode text as UTF-8.  Raises LocalError for text that cannot be encoded (bytes decoded with surrogateescape)."""
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise LocalError(f"{text!r} is no text that UTF-8 can carry") from None
+        raise LocalError(f"{text!r} cannot be encoded as UTF-8") from None
 
 
 class Reader:
-    """A cursor over bytes; the views that it returns share them."""
+    """Cursor over bytes; the views that it returns share them."""
 
     __slots__ = ("_paused_at", "at", "data", "what")
 
@@ -42,7 +42,7 @@ class Reader:
         self._paused_at = at
 
     def pause(self) -> None:
-        """Let others of the event loop run, every few milliseconds."""
+        """Let other tasks of the event loop run, every few milliseconds."""
         if self.at - self._paused_at >= PAUSE_BYTES:
             self._paused_at = self.at
             pause()
@@ -60,7 +60,7 @@ class Reader:
         return int(value)
 
     def take(self, n: int) -> memoryview:
-        """The next n bytes as a view.  A negative n is nonsense of the sender."""
+        """Return the next n bytes as a view.  Raises RemoteError for a negative n, which came from the sender."""
         if n < 0:
             raise RemoteError(f"{self.what} at byte {self.at}: a length of {n}")
         if n > self.left:
@@ -76,7 +76,8 @@ class Reader:
             raise RemoteError(f"{self.what} at byte {at}: a string of {n} bytes is not UTF-8") from None
 
     def count(self, least: int) -> int:
-        """An array's count (-1 is null), believed only if so many elements of at least `least` bytes can follow."""
+        """Return an array's count (-1 is null).  Raises RemoteError if that many elements of at least `least` bytes
+        cannot follow."""
         at = self.at
         count = self.integer(INT32)
         if count < -1:
@@ -98,13 +99,13 @@ class Reader:
         raise RemoteError(f"{self.what} at byte {at}: a length of more than 31 bits")
 
     def tags(self) -> None:
-        """Skip the tagged fields at the end of a structure: none that is known matters here."""
+        """Skip the tagged fields at the end of a structure; none of them is used here."""
         for _ in range(self.unsigned()):
             self.unsigned()
             self.take(self.unsigned())
 
     def finish(self) -> None:
-        """LeftOver unless everything was read."""
+        """Raise LeftOver unless everything was read."""
         if self.left:
             raise LeftOver(f"{self.what} at byte {self.at}", self.left)
 
@@ -113,7 +114,7 @@ class Reader:
 
 
 class Writer:
-    """Collects bytes; done() joins them."""
+    """Collector of bytes; done() joins them."""
 
     __slots__ = ("_pieces",)
 

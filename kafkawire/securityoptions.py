@@ -1,6 +1,6 @@
-"""Options of the connections to brokers: security.protocol, ssl.*, sasl.*, by the names of Kafka and librdkafka.
+"""Options for connections to brokers: security.protocol, ssl.*, sasl.*, with the names of Kafka and librdkafka.
 
-Every class of options of a cluster inherits them (beside those of ZooKeeper, which they extend):
+Every class of options of a cluster inherits them (they include those of ZooKeeper):
 
     class ConsumerConfig(SecurityOptions): ...        # security.protocol, ssl.…, sasl.…, zookeeper.auth, …
     links = Links("me", config.kafka_security.connect(), timeout_ms)
@@ -24,7 +24,7 @@ from kafkawire.net.sasl import MECHANISMS, OAUTHBEARER, PLAIN
 from kafkawire.net.security import PLAINTEXT, PROTOCOLS, Sasl, Security, load_callback
 from kafkawire.net.tls import VERSIONS, Tls
 
-NEWER: Final[Mapping[str, str]] = {  # keys of the JVM's clients, for Options.NEWER
+NEWER: Final[Mapping[str, str]] = {  # keys of JVM clients, for Options.NEWER
     "ssl.truststore.location": "ssl.ca.location, a file in PEM",
     "ssl.truststore.certificates": "ssl.ca.location, a file in PEM",
     "ssl.truststore.password": "nothing: ssl.ca.location is PEM",
@@ -42,8 +42,8 @@ NEWER: Final[Mapping[str, str]] = {  # keys of the JVM's clients, for Options.NE
     "sasl.mechanisms": "sasl.mechanism",
     "sasl.jaas.config": "sasl.username and sasl.password (sasl.oauthbearer.callback)",
     "sasl.login.callback.handler.class": "sasl.oauthbearer.callback, a Python callable",
-    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.callback, a Python callable that asks it",
-    "sasl.kerberos.service.name": "nothing: GSSAPI is not spoken",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauthbearer.callback, a Python callable that requests the token",
+    "sasl.kerberos.service.name": "nothing: GSSAPI is not supported",
 }
 
 HTTPS, NO_CHECK = "https", "none"
@@ -125,12 +125,12 @@ class SecurityOptions(ZkSecurityOptions):
 
     @property
     def kafka_security(self) -> Security:
-        """The security of connections to the brokers."""
+        """Return the security of connections to the brokers."""
         return security_of_brokers(self)
 
 
 def security_of_brokers(options: SecurityOptions) -> Security:
-    """The value that the options describe."""
+    """Return the Security that the options describe."""
     sasl = None
     if options.security_protocol.startswith("SASL") and options.sasl_mechanism is not None:
         sasl = Sasl(
@@ -154,41 +154,42 @@ def security_of_brokers(options: SecurityOptions) -> Security:
 
 
 def unsafe_security(options: SecurityOptions, *, found_in_zookeeper: bool, file: Path | None = None) -> Iterator[str]:
-    """Settings that are allowed and tell a secret to whoever wants it: sentences without the file's name.
+    """Yield warnings about settings that are allowed but expose a secret, without the file's name.
 
-    found_in_zookeeper: brokers are looked up there; file: that of the options.
+    found_in_zookeeper: brokers are looked up there; file: the file of the options.
     """
     encrypts, logs_in = options.security_protocol.endswith("SSL"), options.security_protocol.startswith("SASL")
     told = logs_in and options.sasl_mechanism in (PLAIN, OAUTHBEARER)
     what = "token" if options.sasl_mechanism == OAUTHBEARER else "password"
     if told and not encrypts:
         yield (
-            f"sasl.mechanism={options.sasl_mechanism} over {options.security_protocol}: the network on the way reads "
-            f"the {what}, and so does whoever registers a broker; use security.protocol SASL_SSL, or SCRAM"
+            f"sasl.mechanism={options.sasl_mechanism} over {options.security_protocol}: the network and anyone "
+            f"who registers a broker can read the {what}; use security.protocol SASL_SSL, or SCRAM"
         )
     if encrypts and options.ssl_host_check != HTTPS:
         yield (
-            "ssl.endpoint.identification.algorithm=none: whoever has any certificate of a trusted authority passes for "
-            "a broker; name brokers as in their certificates"
+            "ssl.endpoint.identification.algorithm=none: any certificate of a trusted authority is accepted as a "
+            "broker's; name brokers as in their certificates"
         )
     if told and encrypts and found_in_zookeeper and options.ssl_ca is None and not options.sasl_hosts:
         yield (
-            f"sasl.mechanism={options.sasl_mechanism}: brokers come from ZooKeeper, and whoever writes there a host "
-            f"whose certificate the system trusts gets the {what}; give ssl.ca.location or sasl.hosts, or use SCRAM"
+            f"sasl.mechanism={options.sasl_mechanism}: brokers come from ZooKeeper, and anyone who registers a host "
+            f"there with a certificate that the system trusts gets the {what}; give ssl.ca.location or sasl.hosts, or "
+            "use SCRAM"
         )
     zookeeper = options.PREFIX
     if options.zookeeper_auth is not None and not options.zookeeper_ssl:
         yield (
-            f"{zookeeper}.auth without {zookeeper}.ssl.client.enable: the network on the way to ZooKeeper reads the "
+            f"{zookeeper}.auth without {zookeeper}.ssl.client.enable: the network on the way to ZooKeeper can read the "
             "password"
         )
     if options.zookeeper_ssl and not options.zookeeper_ssl_verify:
-        yield f"{zookeeper}.ssl.verify=false: any server passes for ZooKeeper"
+        yield f"{zookeeper}.ssl.verify=false: any server is accepted as ZooKeeper"
     yield from _readable(options, file)
 
 
 def _readable(options: SecurityOptions, file: Path | None) -> Iterator[str]:
-    """Files with secrets that every user of this machine may read."""
+    """Yield warnings about files with secrets that every user of this machine may read."""
     inline = []
     for name, spec in specs(type(options)).items():
         value = getattr(options, name)
@@ -198,7 +199,7 @@ def _readable(options: SecurityOptions, file: Path | None) -> Iterator[str]:
         if path and others_may_read(path):
             yield f"{spec.key}: every user may read {path}; chmod o-r"
     if inline and file is not None and others_may_read(file):
-        yield f"{inline[0]}: every user may read {file}, where it stands; chmod o-r, or file: with another file"
+        yield f"{inline[0]}: every user may read it in {file}; chmod o-r, or use file: with another file"
 
 
 def broker_security_problems(options: SecurityOptions) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""Numbers of varying length, as in records of format v2.
+"""Variable-length integers, as in records of format v2.
 
-A varint is zigzag (0, -1, 1, -2 …: 0, 1, 2, 3 …), then seven bits a byte, the lowest first; the highest bit of a byte
-says that another one follows.  Ten bytes hold any number of 64 bits.
+A varint is zigzag (0, -1, 1, -2 …: 0, 1, 2, 3 …), then seven bits per byte, the lowest first; the highest bit of a byte
+means that another byte follows.  Ten bytes can hold any 64-bit number.
 
 Source: org.apache.kafka.common.utils.ByteUtils.
 """
@@ -17,7 +17,7 @@ _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def written(number: int) -> bytes:
-    """A number as varint.  LocalError for one that 64 bits do not hold."""
+    """Encode a number as a varint.  Raises LocalError if it does not fit into 64 bits."""
     if -64 <= number < 64:
         return _SMALL[number << 1 if number >= 0 else (-number << 1) - 1]
     if not _LEAST <= number <= _MOST:
@@ -31,9 +31,10 @@ def written(number: int) -> bytes:
 
 
 def varint(data: Bytes, at: int) -> tuple[int, int]:
-    """A zigzag number of at most 64 bits, and where the next field begins.  Of a tenth byte one bit counts, as in Java.
+    """Decode a zigzag number of at most 64 bits, and return it with the position of the next field.  Only one bit of a
+    tenth byte is used, as in Java.
 
-    Raises IndexError where the data ends, ValueError where it does not end in ten bytes.
+    Raises IndexError at the end of the data, ValueError if the number has more than ten bytes.
     """
     number = shift = 0
     while True:

@@ -1,1 +1,1 @@
-"""What a cluster looks like now: one immutable view, from ZooKeeper, from Metadata, or fixed."""
+"""Immutable view of a cluster at one moment, read from ZooKeeper or Metadata, or listed by an option."""

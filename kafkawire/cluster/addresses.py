@@ -10,12 +10,13 @@ PORTS = range(1, 65536)
 
 
 def parse_address(text: str, where: str = "broker list") -> tuple[str, int]:
-    """`host:port` (IPv6 as `[::1]:9092`) -> (host, port).  Raises LocalError naming the entry and where it stands."""
+    """`host:port` (IPv6 as `[::1]:9092`) -> (host, port).  Raises LocalError naming the entry and its source
+    (`where`)."""
     listener, scheme, address = text.strip().partition("://")
     if scheme:
         raise LocalError(
-            f"{where}: {text.strip()!r} is a listener's address: give {address or 'host:port'} alone (its protocol is "
-            f"an option of its own: security.protocol {listener})"
+            f"{where}: {text.strip()!r} is a listener's address; give {address or 'host:port'} alone and set "
+            f"security.protocol {listener}"
         )
     host, colon, port = text.strip().rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -31,7 +32,7 @@ def parse_address(text: str, where: str = "broker list") -> tuple[str, int]:
 
 
 def parse_addresses(text: str, where: str = "broker list") -> list[tuple[str, int]]:
-    """`h1:p1,h2:p2` -> [(h1, p1), (h2, p2)].  Raises LocalError; an empty list is one too."""
+    """`h1:p1,h2:p2` -> [(h1, p1), (h2, p2)].  Raises LocalError; also for an empty list."""
     entries = [entry for entry in text.split(",") if entry.strip()]
     if not entries:
         raise LocalError(f"{where}: no broker given (host:port, several separated by commas)")
@@ -39,7 +40,7 @@ def parse_addresses(text: str, where: str = "broker list") -> list[tuple[str, in
 
 
 def parse_brokers(text: str, where: str = "broker list") -> dict[int, Broker]:
-    """`1:h1:p1,2:h2:p2` (0.7's broker.list) -> brokers by id.  Raises LocalError; an id given twice is one too."""
+    """`1:h1:p1,2:h2:p2` (0.7's broker.list) -> brokers by id.  Raises LocalError; also for an id given twice."""
     brokers: dict[int, Broker] = {}
     for entry in text.split(","):
         named, colon, address = entry.strip().partition(":")

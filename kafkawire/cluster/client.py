@@ -1,11 +1,12 @@
-"""One client of a cluster: its view, leaders with refresh, ListOffsets in bulk, retries.
+"""Client of one cluster: its view, leaders with refresh, ListOffsets in bulk, retries.
 
     links = Links("tool", connect, timeout_ms)
     client = KafkaClient.of_brokers([("broker1", 9092)], links, dialect("0.8.2"), retry=LEADERS_AGAIN)
     ends = client.list_offsets(dict.fromkeys(tps, LATEST))
 
-Plain blocking calls; knows no greenlet and no thread: the links have the connect function and whatever lets them in
-(TLS, SASL), the client is given clock and sleep.  What goes wrong with one partition is a value beside the others'.
+All calls block; greenlets and threads are not used here.  The links have the connect function with TLS and SASL; clock
+and sleep are arguments of the client.  A failure of one partition is a value in the result, next to the offsets of the
+others.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ PURPOSE = "offsets"
 
 
 class KafkaClient:
-    """A cluster, asked over links to its brokers.  Several tasks may ask at a time.
+    """Client of a cluster over links to its brokers.  Several tasks may use it at a time.
 
     source    where leaders are looked up
-    retry     of calls that are given no policy of their own
-    view      leaders believed until one of them is wrong or a refresh is asked for; None: none
+    retry     of calls without a policy of their own
+    view      leaders used until one is wrong or a refresh is requested; None: none yet
     purpose   of the links
     """
 
@@ -53,9 +54,9 @@ class KafkaClient:
         self._source = source
         self._retry = retry
         self._view = view
-        self._whole = False  # the view is of all partitions
-        self._read_at: float | None = None  # when the view was read; None: not by us
-        self._there = False  # a broker has responded, also one that has just started and knows nothing yet
+        self._whole = False  # the view covers all partitions
+        self._read_at: float | None = None  # when the view was read; None: this client did not read it
+        self._there = False  # a broker has responded, even if it has just started and has no metadata yet
         self._purpose = purpose
         self._sleep = sleep
         self._now = now
@@ -72,7 +73,7 @@ class KafkaClient:
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> KafkaClient:
-        """A client of brokers that describe themselves (0.8 and later): any one of these tells of all."""
+        """Return a client of brokers that describe themselves (0.8 and later): any one of them knows all."""
         source = MetadataLeaders(MetadataSource(bootstrap, dialect, links))
         return cls(source, links, dialect, retry=retry, purpose=purpose, sleep=sleep, now=now)
 
@@ -81,10 +82,11 @@ class KafkaClient:
     def view(
         self, *, refresh: bool = False, max_age_s: float | None = None, retry: RetryPolicy | None = None
     ) -> ClusterView:
-        """All brokers and partitions: as they were read last, unless a refresh is asked for or that is too long ago.
+        """Return all brokers and partitions as last read; read them again if `refresh` is set or the view is older than
+        `max_age_s`.
 
-        Raises Unreachable, after retries, when no broker responds.  The first time an election is not waited for: a
-        cluster that was never there may be a wrong address.
+        Raises Unreachable, after retries, when no broker responds.  The first call does not wait for an election: if no
+        broker ever responded, the address may be wrong.
         """
         if self._view is not None and self._whole and not (refresh or self._older_than(max_age_s)):
             return self._view
@@ -101,15 +103,15 @@ class KafkaClient:
     def leader(
         self, tp: TopicPartition, *, refresh: bool = False, retry: RetryPolicy | None = None
     ) -> Broker | NoLeader:
-        """The leader of one partition, or why there is none.  Raises as leaders."""
+        """Return the leader of one partition, or why there is none.  Raises Unreachable, after retries."""
         return self.leaders([tp], refresh=refresh, retry=retry)[tp]
 
     def leaders(
         self, tps: Iterable[TopicPartition], *, refresh: bool = False, retry: RetryPolicy | None = None
     ) -> dict[TopicPartition, Broker | NoLeader]:
-        """The leader of each partition, or why there is none; one refresh serves all of them.
+        """Return the leader of each partition, or why there is none; one refresh serves all of them.
 
-        Leaders that are known are believed, unless a refresh is asked for.  Raises Unreachable, after retries.
+        Known leaders are used, unless a refresh is requested.  Raises Unreachable, after retries.
         """
         wanted = list(tps)
         if not refresh and self._view is not None:
@@ -163,12 +165,12 @@ class KafkaClient:
         dialect: Dialect | None = None,
         committed: bool = False,
     ) -> dict[TopicPartition, LogOffset]:
-        """The offset of each log for its time (EARLIEST, LATEST, ms since 1970), or why it is not known.
+        """Return the offset of each log for its time (EARLIEST, LATEST, ms since 1970), or why it is not known.
 
-        All leaders are asked before the first response is waited for; what another try may help is asked again after a
-        refresh.  refresh: before the first try, too.  dialect: the release in whose version it is asked.  committed:
-        LATEST is the last stable offset, where brokers have transactions.  Raises only what the source raises besides
-        Unreachable.
+        Requests go to all leaders before the first response is awaited; retriable errors are retried after a refresh of
+        leaders. refresh: refresh before the first try, too. dialect: release whose request versions are used.
+        committed: LATEST is the last stable offset, where brokers have transactions.  Raises only the exceptions of the
+        source, except Unreachable.
         """
         policy, found, left = retry or self._retry, dict[TopicPartition, LogOffset](), dict(times)
         for attempt in policy.attempts(self._sleep, self._now) if left else ():
@@ -191,12 +193,13 @@ class KafkaClient:
         replica_id: int = CONSUMER,
         committed: bool = False,
     ) -> dict[TopicPartition, LogOffset]:
-        """The end of each log (list_offsets of LATEST), which is below `reached` only if the log is shorter indeed.
+        """Return the end of each log (list_offsets of LATEST).  It is below `reached` only if the log is really
+        shorter.
 
         reached: an offset up to which the log was read or committed; 0: not known.  Up to 2.1 a leader that was just
-        elected names its high watermark, which may be lower until its followers have fetched.  So where an end is below
-        `reached`, the leader is looked up again and asked where its own log ends (DEBUGGING), as often as the policy
-        retries.  If that is not below `reached`, the end is `reached`: the log may not show more yet.
+        elected returns its high watermark, which may be lower until its followers have fetched.  So if an end is below
+        `reached`, the leader is looked up again and its own log end is requested (DEBUGGING), as often as the policy
+        retries.  If the log end is not below `reached`, the result is `reached`: more may not be visible yet.
         """
         policy, latest = retry or self._retry, dict.fromkeys(reached, LATEST)
         found = self.list_offsets(latest, refresh=refresh, retry=retry, replica_id=replica_id, committed=committed)
@@ -216,7 +219,8 @@ class KafkaClient:
     def _leaders_of(
         self, tps: Collection[TopicPartition], refresh: bool, last: bool
     ) -> dict[TopicPartition, Broker | NoLeader | Unreachable]:
-        """Leaders to ask now.  That there is none is believed, too, where another try will refresh."""
+        """Return the leaders to send requests to now.  Unless this is the last try, a partition without a leader is not
+        retried here, because the next try refreshes."""
         if not refresh and self._view is not None:
             believed = self._led(self._view, tps)
             if not last or _all_led(believed):

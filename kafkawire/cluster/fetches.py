@@ -1,4 +1,4 @@
-"""Fetches that are sent again for the partitions that a broker did not answer for (kafkawire.errors.NOT_ANSWERED)."""
+"""Fetches with retries for the partitions that a response left out (kafkawire.errors.NOT_ANSWERED)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkawire.errors import NOT_ANSWERED
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.request import FetchedPartition
 
-# A broker that throttles does not read the connection for that time, so the second request waits there for its turn.
+# A broker that throttles does not read from the connection meanwhile, so the second request waits there.
 WAITS = Backoff(0.05, 1.0)
 
 Wanted = Sequence[tuple[TopicPartition, int, int]]
@@ -24,9 +24,10 @@ def fetch_answered(
     sleep: Callable[[float], object] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> list[FetchedPartition]:
-    """Fetch (partition, position, max_bytes) each by ask(), again for what was not answered, for timeout_s at most.
+    """Fetch each (partition, position, max_bytes) by ask(), and repeat it for partitions that the response leaves out,
+    for timeout_s at most.
 
-    Partitions that the broker did not answer for until then come last, with error NOT_ANSWERED.
+    Partitions still missing by then come last, with error NOT_ANSWERED.
     """
     answered: list[FetchedPartition] = []
     for attempt in RetryPolicy(retries=None, backoff=WAITS, timeout_s=timeout_s).attempts(sleep, now):

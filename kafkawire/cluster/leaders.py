@@ -1,10 +1,10 @@
-"""Who leads partitions: one interface, and a form of it for each place that tells.
+"""Leader lookup: one interface, and an implementation for each source of leaders.
 
     MetadataLeaders    Metadata responses of the brokers (0.8 and later)
-    ListedLeaders      a list of brokers, where a partition's name says which broker has it (0.7)
+    ListedLeaders      a list of brokers, for partitions whose name contains the broker id (0.7)
     ZookeeperLeaders   nodes of brokers and partitions: in kafkawire.cluster.zookeeper, which needs kazoo
 
-No topic is named to a broker: that may create it.
+Requests never name a topic, because a broker may create it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kafkawire.model import Broker, BrokerPartition, TopicPartition
 
 
 class NoLeader(WireError):
-    """Why a partition cannot be asked for anything now.
+    """Reason why a partition cannot be read or written now.
 
-    lasting: there is no such partition, or nothing will tell of it; else an election, or a restart, may end it.
+    lasting: the partition does not exist, or no source lists it; otherwise an election or a restart may end this.
     tries: how often a client looked it up.
     """
 
@@ -39,26 +39,26 @@ class NoLeader(WireError):
 
 
 class LeaderSource(Protocol):
-    """Where leaders are looked up.  reads_all: a view is of all partitions, whatever was asked for."""
+    """Source of leaders. reads_all: each view covers all partitions, whichever were requested."""
 
     @property
     def reads_all(self) -> bool: ...
 
     def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
-        """All brokers, and these partitions at least; None: all partitions.
+        """Return all brokers, and at least these partitions; None: all partitions.
 
-        Raises Unreachable while no broker responds; a source with a ZooKeeper session also what that raises.
+        Raises Unreachable while no broker responds; a source with a ZooKeeper session also raises kazoo's exceptions.
         """
 
     def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
-        """The leader by a view of this source."""
+        """Return the leader by a view of this source."""
 
 
 class MetadataLeaders:
-    """Leaders as any broker of the cluster has them.
+    """Leaders from the Metadata responses of the cluster's brokers.
 
-    A broker once seen is never gone, it only moves: 0.8.0 and 0.8.1 list no broker that leads nothing, and one that
-    does not respond is found out by its link.
+    A broker once seen is never removed, only moved: 0.8.0 and 0.8.1 do not list brokers that lead nothing, and a dead
+    broker is noticed by its link.
     """
 
     reads_all = True
@@ -69,7 +69,7 @@ class MetadataLeaders:
 
     @property
     def brokers(self) -> Sequence[Broker]:
-        """Those that were seen so far; nobody is asked."""
+        """Return the brokers seen so far, without a request."""
         return list(self._view.brokers.values())
 
     def read(self, tps: Collection[TopicPartition] | None) -> ClusterView:
@@ -87,9 +87,9 @@ class MetadataLeaders:
 
 
 class ListedLeaders:
-    """Leaders as an option lists them: nothing is looked up, so the list has to follow a broker that moves.
+    """Leaders listed by an option.  Nothing is looked up, so the list has to be changed when a broker moves.
 
-    option: its name, for the sentence.  tps: the partitions that a view shows, where they are known.
+    option: its name, for errors. tps: the partitions in a view, if they are known.
     """
 
     reads_all = True
@@ -113,9 +113,9 @@ class ListedLeaders:
 def _absent(view: ClusterView, tp: TopicPartition) -> NoLeader:
     if tp.topic in view.topics:
         ids = ", ".join(str(p) for p in view.partitions(tp.topic))
-        return NoLeader(f"there is no such partition: topic {tp.topic} has {ids}", lasting=True)
+        return NoLeader(f"partition does not exist: topic {tp.topic} has {ids}", lasting=True)
     if tp.topic in view.errors:
         return NoLeader(f"topic {tp.topic} has no partitions yet (error {view.errors[tp.topic]})")
-    if not view.topics:  # also a broker that has just started: it was not yet told what there is
-        return NoLeader("the broker that was asked knows of no topic")
+    if not view.topics:  # also a broker that has just started, and has no metadata yet
+        return NoLeader("the broker that was asked knows no topics")
     return NoLeader(f"there is no topic {tp.topic}", lasting=True)

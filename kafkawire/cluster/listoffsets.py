@@ -1,7 +1,7 @@
-"""ListOffsets: what is asked of leaders about their logs, and what their responses say.
+"""ListOffsets: requests to leaders about the offsets of their logs, and the responses.
 
-A time asked for is EARLIEST, LATEST or ms since 1970.  Up to 0.10.0 (v0, and 0.7) the response lists the first offsets
-of segment files last written before that time, newest first; from 0.10.1 on (v1) it has the one message with that
+A requested time is EARLIEST, LATEST or ms since 1970.  Up to 0.10.0 (v0, and 0.7) the response lists the first offsets
+of segment files last written before that time, newest first; from 0.10.1 (v1) it has the first message with that
 timestamp or a later one.
 """
 
@@ -22,8 +22,8 @@ from kafkawire.net.exchange import exchange
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import CONSUMER, Request
 
-EARLIEST, LATEST = -2, -1  # as a time: where a log begins, where it ends
-DEBUGGING = -2  # a replica id: any replica responds, with the end of its own log and not of what is replicated
+EARLIEST, LATEST = -2, -1  # times that stand for the begin and the end of a log
+DEBUGGING = -2  # a replica id: any replica responds, with its own log end instead of the high watermark
 PARTITIONS_PER_REQUEST = 2000
 
 Times = Mapping[TopicPartition, int]
@@ -31,13 +31,13 @@ Times = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class LogOffset:
-    """The offset of one log for a time, or why it is not known.
+    """Offset of one log for a time, or why it is not known.
 
-    broker    that was asked; None: no leader was found
-    offsets   newest first; empty: the log has none for that time
+    broker asked; None: no leader was found
+    offsets   newest first; empty: the log has no offset for that time
     error     BrokerError (NOT_ANSWERED: it is not in the response), LinkLost, NoLeader, Unreachable (no broker names
               leaders)
-    tries     how often it was asked
+    tries number of requests
     """
 
     broker: Broker | None
@@ -47,32 +47,32 @@ class LogOffset:
 
     @property
     def offset(self) -> int | None:
-        """The newest of the offsets; None: there is none."""
+        """Return the newest of the offsets; None if there are none."""
         return self.offsets[0] if self.offsets else None
 
     @property
     def code(self) -> int | None:
-        """The broker's error code; None: no broker refused."""
+        """Return the broker's error code; None if no broker refused."""
         return self.error.code if isinstance(self.error, BrokerError) else None
 
     @property
     def moved(self) -> bool:
-        """True if what an election ends is the reason."""
+        """True if the reason is one that an election ends."""
         return self.retriable and not (isinstance(self.error, NoLeader) and self.error.lasting)
 
     @property
     def retriable(self) -> bool:
-        """Whether another try may help."""
+        """True if another try may succeed."""
         if isinstance(self.error, BrokerError):
             return self.error.passes
         return self.error is not None
 
     def known(self) -> int:
-        """The offset.  Raises the error; RemoteError where there is no offset for that time."""
+        """Return the offset.  Raises the error, or RemoteError if the log has no offset for that time."""
         if self.error is not None:
             raise self.error
         if not self.offsets:
-            raise RemoteError(f"{self.broker} does not say where a log ends")
+            raise RemoteError(f"{self.broker} sent no offset for the end of a log")
         return self.offsets[0]
 
 
@@ -87,10 +87,10 @@ def ask_offsets(
     replica_id: int = CONSUMER,
     committed: bool = False,
 ) -> dict[TopicPartition, LogOffset]:
-    """What the brokers say of the partitions that they lead; each broker is asked over its link for the purpose.
+    """Request offsets from the leaders of partitions, each over its link for `purpose`, and return the results.
 
-    A broker of 0.7 does not refuse a partition that it has not, it closes the connection: then each partition is asked
-    for alone, so that the others do not suffer for it.
+    A broker of 0.7 closes the connection if it does not have a partition.  Then each partition is requested alone, so
+    that the others still get their offsets.
     """
 
     def ask(pieces: Iterable[tuple[Broker, Sequence[TopicPartition]]]) -> dict[TopicPartition, LogOffset]:
@@ -115,7 +115,7 @@ def ask_offsets(
 
 
 def _connects(links: Links, broker: Broker, purpose: str, lost: LinkLost) -> bool:
-    """Whether a broker that closed a connection takes another one."""
+    """True if a broker that closed a connection accepts another one."""
     if isinstance(lost.__cause__, TimeoutError):
         return False
     try:
@@ -129,20 +129,21 @@ def _connects(links: Links, broker: Broker, purpose: str, lost: LinkLost) -> boo
 def read_offsets(
     broker: Broker, tps: Iterable[TopicPartition], response: Mapping[str, Any]
 ) -> dict[TopicPartition, LogOffset]:
-    """What a ListOffsets response, of any version, says of these partitions."""
+    """Return the offsets of these partitions in a ListOffsets response of any version."""
     rows = {TopicPartition(t["topic"], row["partition"]): row for t in response["topics"] for row in t["partitions"]}
     return {tp: _read(broker, tp, rows.get(tp)) for tp in tps}
 
 
 def problems(found: Mapping[TopicPartition, LogOffset]) -> list[str]:
-    """A sentence for each broker that did not respond, and for each other partition whose offset is not known."""
+    """Return a sentence for each broker that did not respond, and for each other partition whose offset is not
+    known."""
     lost = Counter((one.broker, str(one.error)) for one in found.values() if isinstance(one.error, LinkLost))
     sentences = [f"{counted(count, 'partition')} led by {broker}: {why}" for (broker, why), count in lost.items()]
     for tp, one in found.items():
         if isinstance(one.error, NoLeader):
             sentences.append(f"{tp}: {one.error}")
         elif isinstance(one.error, BrokerError):
-            sentences.append(f"where its log begins and ends is refused: {one.error}")
+            sentences.append(f"the broker refuses the offsets of its log: {one.error}")
         elif one.error is not None and not isinstance(one.error, LinkLost):
             sentences.append(str(one.error))
     return list(dict.fromkeys(sentences))

@@ -1,12 +1,14 @@
-"""A cluster as its brokers describe it in Metadata replies.
+"""Cluster view from the Metadata responses of its brokers.
 
-Asking by name creates a missing topic where brokers auto-create: sources are only ever asked for all topics (None).
+Asking by name creates a missing topic where brokers auto-create: so sources are only ever asked for all topics (None).
 Some rules of wire-protocol.md §2.3: a partition with error 9 and a leader is fine; error 5 means no leader now; 0.8.0
-and 0.8.1 list only the brokers of the partitions they return, down to none, which must not wipe what we know.
+and 0.8.1 list only the brokers of the partitions they return, down to none, which must not remove what is already
+known.
 
-A response without brokers and without partitions is no answer (broker-model-log.md 2.3, wire-protocol.md 2.3): the
-broker has just started and was not told yet what there is, or the whole request failed, as 0.8.2 fails one that names a
-topic which it cannot create.  The next broker is asked, then for all topics, then for each name that is missing alone.
+A response without brokers and without partitions says nothing about the cluster (broker-model-log.md 2.3,
+wire-protocol.md 2.3): the broker has just started and has no metadata yet, or the whole request failed, as 0.8.2 fails
+a request that names a topic which it cannot create.  Then the request goes to the next broker, then for all topics,
+then for each missing name alone.
 """
 
 from __future__ import annotations
@@ -25,44 +27,46 @@ if TYPE_CHECKING:
     from kafkawire.dialects import Dialect
 
 PURPOSE = "metadata"
-PAUSE_EVERY = 1000  # topics: some milliseconds
+PAUSE_EVERY = 1000  # topics; they take some milliseconds
 FIRST_THAT_CREATES_ON_REQUEST = 4  # version of Metadata: before, naming a topic creates it
 
 
 class Unreachable(WireError):
-    """No broker of the cluster answered; the message names each that was tried, and why it did not."""
+    """No broker of the cluster answered; the message names each broker tried and the reason."""
 
 
 class NothingKnown(Unreachable):
-    """Brokers respond, and none of them knows brokers or topics: they have just started.
+    """Brokers respond, but none of them knows brokers or topics: they have just started.
 
     Also a cluster of 0.8.0 or 0.8.1 in which no topic has a leader, which looks the same.
     """
 
 
 class ViewSource(Protocol):
-    """Where views of a cluster come from: MetadataSource, or what reads ZooKeeper or a list of brokers."""
+    """Source of cluster views: MetadataSource, or a reader of ZooKeeper or of a list of brokers."""
 
     def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
-        """A view of the topics named, or of all with None.  create: missing ones that are named may be created."""
+        """Return a view of the named topics, or of all with None. create: named topics that do not exist may be
+        created."""
 
 
 class MetadataSource:
-    """Asks one broker after the other until one answers.  Several tasks may read at a time.
+    """Metadata source that asks one broker after the other until one answers.  Several tasks may read at a time.
 
     The broker that answered last comes first, unless turn() was called, then the others it named, then the bootstrap
-    list, which is never forgotten.  A broker that fails is left out until an answer names it again.
+    list, which is never forgotten.  A broker that fails is skipped until an answer names it again.
     """
 
     def __init__(self, bootstrap: Sequence[tuple[str, int]], dialect: Dialect, links: Links) -> None:
         self.dialect = dialect
-        # Their ids are not known yet; no cluster has negative ones.
+        # The ids of bootstrap brokers are not known yet; negative numbers are never real ids.
         self._bootstrap = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(bootstrap)]
         self._known: list[Broker] = []
         self._links = links
 
     def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
-        """A view of the topics named, or of all with None.  create: missing ones that are named may be created.
+        """Return a view of the named topics, or of all with None. create: named topics that do not exist may be
+        created.
 
         Raises Unreachable when no broker answers; a topic's own error is in ClusterView.errors.
         """
@@ -76,17 +80,19 @@ class MetadataSource:
     def turn(self) -> None:
         """Begin the next read at another broker than the one that answered last.
 
-        Each broker answers from a copy of its own, which may be old for any length of time (broker-model-log.md 5.3).
+        Each broker answers from its own copy of the metadata, which may be outdated for any length of time
+        (broker-model-log.md 5.3).
         """
         self._known = [*self._known[1:], *self._known[:1]]
 
     def _each(self, topics: Sequence[str], failed: ClusterView, create: bool) -> ClusterView:
-        """A view of the topics named, where a broker did not answer for all of them together."""
+        """Return a view of the named topics, asked for one by one if a broker did not answer for all of them
+        together."""
         try:
             view = _among(topics, self.read(None))
         except NothingKnown:
             if LEADER_NOT_AVAILABLE in failed.errors.values():
-                return failed  # brokers of 0.8, while they create the first topic of the cluster
+                return failed  # brokers of 0.8 do this while they create the first topic of the cluster
             raise
         for topic in topics if create else ():
             if topic not in view.topics:
@@ -100,7 +106,7 @@ class MetadataSource:
         return view
 
     def _answers(self, topics: Sequence[str] | None, create: bool = True) -> Iterator[ClusterView]:
-        """What brokers answer, one after the other.  Raises Unreachable behind the last one."""
+        """Yield the answers of brokers, one after the other.  Raises Unreachable after the last one."""
         request = self.dialect.requests.metadata(self.dialect, topics, create)
         tried: list[str] = []
         answered = False
@@ -116,10 +122,10 @@ class MetadataSource:
                 self._learn(broker, view)
             yield view
             answered = True
-            tried.append(f"{broker} knows of no brokers and no topics yet")
+            tried.append(f"{broker} knows no brokers and no topics yet")
         why = "; ".join(tried) or "no broker is known"
         if answered:
-            raise NothingKnown(f"no broker of the cluster tells what there is: {why}")
+            raise NothingKnown(f"no broker of the cluster has metadata: {why}")
         raise Unreachable(f"no broker of the cluster answers: {why}")
 
     def _candidates(self) -> list[Broker]:
@@ -129,7 +135,7 @@ class MetadataSource:
         return self._links.answering_first(found.values())
 
     def _learn(self, answered: Broker, view: ClusterView) -> None:
-        """Keep the one that answered in front: its link is open.  Behind it the others follow in turn."""
+        """Move the broker that answered to the front, because its link is open; the others follow in turn."""
         address = (answered.host, answered.port)
         if view.brokers:
             others = list(view.brokers.values())
@@ -142,7 +148,7 @@ class MetadataSource:
 
 
 def read_reply(reply: dict[str, Any]) -> ClusterView:
-    """The view that a decoded Metadata reply, of any version, gives."""
+    """Return the view in a decoded Metadata reply of any version."""
     brokers = {row["node_id"]: Broker(row["node_id"], row["host"], row["port"]) for row in reply["brokers"]}
     topics: dict[str, dict[PartitionId, PartitionView]] = {}
     errors: dict[str, int] = {}
@@ -163,7 +169,7 @@ def _tells(view: ClusterView) -> bool:
 
 
 def _among(topics: Sequence[str], view: ClusterView) -> ClusterView:
-    """The named topics in a view of all; one that is not there has an error."""
+    """Return the named topics in a view of all; a topic that does not exist gets an error."""
     found = {topic: view.topics[topic] for topic in topics if topic in view.topics}
     errors = {topic: view.errors.get(topic, UNKNOWN_TOPIC) for topic in topics if topic not in found}
     return ClusterView(view.brokers, found, errors, view.controller)
@@ -174,7 +180,8 @@ LEADER_NOT_AVAILABLE = 5  # also a topic without partitions and without an error
 
 
 def _partition(row: dict[str, Any]) -> PartitionView:
-    """Whatever the partition's error: who is named as leader is asked, and says so himself when it is wrong."""
+    """Return one partition of a reply.  The named leader is used whatever the partition's error: a wrong leader says so
+    itself."""
     leader = row["leader"] if row["leader"] >= 0 else None
     epoch = row.get("leader_epoch", NO_EPOCH)
     return PartitionView(leader, tuple(row["replicas"]), tuple(row["isr"]), row["error"], epoch)

@@ -1,10 +1,9 @@
-"""What the log of a broker of 0.11 or later holds at a position, asked in the log's own format (Fetch v4, KIP-98).
+"""Record batches in the log of a broker of 0.11 or later, fetched in the log's own format (Fetch v4, KIP-98).
 
-A fetch in an older format is converted down by such a broker, and does not show everything: headers and the ends of
-transactions are left out, messages of aborted transactions are not, and of a batch that is larger than the fetch
-nothing comes.  So a consumer that speaks to a broker as to an older release asks in this version why nothing
-came, and what it does not get.  Of record batches (kafkawire.formats.v2) the heads are read, and of their records as
-much as tells whether any has headers.
+Such a broker down-converts a fetch in an older format, and the response is incomplete: it has no headers and no ends of
+transactions, it contains messages of aborted transactions, and it is empty if the batch is larger than the fetch.  So a
+consumer that uses older request versions sends this Fetch to learn why nothing came and what is missing.  It reads the
+headers of record batches (kafkawire.formats.v2), and enough of their records to tell whether any has message headers.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from kafkawire.protocol.request import FetchedPartition, Request, Store
 
 VERSION = 4
 _SIZE = struct.Struct(">qi")
-_OPEN_LIMIT = 16 << 20  # bytes of the records of one response that are opened to look for headers
+_OPEN_LIMIT = 16 << 20  # bytes of records that are decompressed per response to look for headers
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """What the head of one batch says.  headers: whether any record has some; None: not known."""
+    """Header of one record batch. headers: True if any record has message headers; None: not known."""
 
     base_offset: int
     last_offset: int
@@ -44,13 +43,13 @@ class RecordBatch:
 
     @property
     def empty(self) -> bool:
-        """Nothing of it is a message: it ends a transaction, or a cleaner left its head alone."""
+        """True if the batch has no messages: it ends a transaction, or a cleaner left only its header."""
         return self.control or (self.magic >= 2 and self.count == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class LogBatches:
-    """What a broker said of one partition.  batches: the complete ones from the position asked for on."""
+    """Result for one partition. batches: complete batches from the requested offset."""
 
     error: int
     high_watermark: int
@@ -58,7 +57,7 @@ class LogBatches:
     batches: tuple[RecordBatch, ...]
 
     def behind_empty(self, position: int) -> int:
-        """Where to go on for one who is at position: behind the batches there that hold no message."""
+        """Return the offset to continue from: after the batches at `position` that have no message."""
         for batch in self.batches:
             if batch.last_offset < position:
                 continue
@@ -68,12 +67,12 @@ class LogBatches:
         return position
 
     def batch_at(self, position: int) -> RecordBatch | None:
-        """The first batch that ends at position or behind it."""
+        """Return the first batch that ends at or after `position`."""
         return next((batch for batch in self.batches if batch.last_offset >= position), None)
 
 
 class _OfTheLog:
-    """The version that shows a log as it is, whatever release a cluster is spoken to as."""
+    """Fetch version that returns a log as it is, whichever request versions are used otherwise."""
 
     release = "0.11"
 
@@ -82,17 +81,18 @@ class _OfTheLog:
 
 
 def ask(wanted: Sequence[tuple[TopicPartition, int, int]], committed: bool = False) -> Request[list[FetchedPartition]]:
-    """Ask for (partition, position, max_bytes) each; waits for nothing.  held() reads the reply.
+    """Make a fetch request for each (partition, position, max_bytes), without waiting on the broker. held() reads the
+    reply.
 
-    The first batch of the first partition comes whole however large it is, another one that does not fit not at all.
-    committed: say which transactions were aborted (isolation level read_committed).
-    Only for brokers that take this version (kafkawire.cluster.release): to older ones it is nonsense.
+    The first batch of the first partition is returned whole however large it is; other batches that do not fit are left
+    out. committed: also return aborted transactions (isolation level read_committed).  Use it only for brokers that
+    support this version (kafkawire.cluster.release): older ones cannot parse it.
     """
     return requests.fetch(_OfTheLog(), 0, 0, wanted, committed=committed)
 
 
 def held(fetched: Iterable[FetchedPartition]) -> dict[TopicPartition, LogBatches]:
-    """What a reply to ask() says of each partition.  Raises RemoteError for what is no batch."""
+    """Return the batches of each partition in a reply to ask().  Raises RemoteError for bytes that are not a batch."""
     budget = OpenBudget(_OPEN_LIMIT)
     return {
         row.tp: LogBatches(row.error, row.high_watermark or 0, len(row.aborted), tuple(batches(row.buffer, budget)))
@@ -101,9 +101,11 @@ def held(fetched: Iterable[FetchedPartition]) -> dict[TopicPartition, LogBatches
 
 
 def batches(data: Bytes, budget: OpenBudget | None = None) -> list[RecordBatch]:
-    """The complete batches in the bytes of a log, entries of older formats too; a last one that is cut is left out.
+    """Return the complete batches in the bytes of a log, including entries of older formats; a truncated last one is
+    left out.
 
-    budget: of what is opened; whether a batch beyond it has headers is not known.  Raises RemoteError for what is none.
+    budget: bytes that may be decompressed; `headers` of a batch beyond it is None.  Raises RemoteError for bytes that
+    are not a batch.
     """
     budget = budget or OpenBudget(_OPEN_LIMIT)
     found, at, view = [], 0, memoryview(data)
@@ -111,7 +113,7 @@ def batches(data: Bytes, budget: OpenBudget | None = None) -> list[RecordBatch]:
         base, size = _SIZE.unpack_from(view, at)
         end = at + LOG_OVERHEAD + size
         if size <= 0:
-            raise RemoteError(f"a record batch at offset {base} says that it has {size} bytes")
+            raise RemoteError(f"a record batch at offset {base} has a size field of {size} bytes")
         if end > len(view):
             break
         found.append(_batch(view[at:end], budget))
@@ -126,7 +128,7 @@ def _batch(view: memoryview, budget: OpenBudget) -> RecordBatch:
         codec = view[MAGIC_AT + 1] & CODEC
         return RecordBatch(offset, offset, nbytes=len(view), magic=magic, codec=codec, count=1, headers=False)
     head = batch_at(view, 0)
-    assert head is not None, "a complete batch was cut"
+    assert head is not None, "a complete batch was truncated"
     return RecordBatch(
         head.base_offset,
         head.last_offset,
@@ -141,10 +143,10 @@ def _batch(view: memoryview, budget: OpenBudget) -> RecordBatch:
 
 
 def _any_headers(view: memoryview, head: Batch, budget: OpenBudget) -> bool | None:
-    """Whether any of a batch's records has headers; None where they cannot be opened."""
+    """True if any record of a batch has headers; None if they cannot be decompressed."""
     if budget.exceeded:
         return None
     try:
         return any(record.headers for record in records(view, head, check_crcs=False, budget=budget))
-    except WireError:  # a codec that we cannot open, or bytes that are no records
+    except WireError:  # a codec that is not installed, or damaged records
         return None

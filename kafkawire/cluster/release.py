@@ -1,15 +1,15 @@
-"""Which release a broker is, as its responses show, and why a broker can never be used: its release, TLS, or SASL.
+"""Release of a broker as its responses show it, and reasons why a broker can never be used: its release, TLS, or SASL.
 
-From 0.10 on a broker answers ApiVersions with the versions of each api that it takes.  An older one does not: 0.8
+Brokers of 0.10 and later answer ApiVersions with the versions of each api that they support.  Older ones do not: 0.8
 closes the connection, 0.9 never answers.  So Metadata v1 is asked first: 0.10 and later answer in its layout, an older
 one in the layout of v0, and of those only 0.9 lists groups.
 
-    release    requests of the configured release are not taken, or the broker is of 0.7
-    security   what kafkawire.net.tls and kafkawire.net.security say about certificates and logins
-    TLS        it answers a TLS handshake, and closes on everything plain; or the other way round
-    SASL       it answers ApiVersions, which needs no login, and closes on everything else
+    release    the broker does not support the requests of the configured release, or is 0.7
+    security   errors of certificates and logins, from kafkawire.net.tls and kafkawire.net.security
+    TLS        it answers a TLS handshake, and closes the connection on plain requests; or the reverse
+    SASL       it answers ApiVersions, which needs no login, and closes the connection on everything else
 
-What is asked has a connection of its own, which is closed again.  Nothing is created.
+Each check uses its own connection, which is closed afterwards.  Nothing is created.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Ask = Callable[[Any], Any]  # sends one request and waits for its response; rais
 
 ASKING = dialect("0.10.0")  # the first release that answers ApiVersions
 BEFORE = dialect("0.8.2")
-# A broker that takes this version of an api is at least that release (schemas of Kafka's sources, 0.10.0 to 3.9).
+# A broker that supports this version of an api is at least that release (schemas of Kafka's sources, 0.10.0 to 3.9).
 KNOWN_BY = (
     (apis.LIST_OFFSETS, 11, "4.2"),
     (apis.PRODUCE, 13, "4.1"),
@@ -68,10 +68,10 @@ FIRST_WITHOUT_OLD_APIS = "4.0"
 
 @dataclass(frozen=True, slots=True)
 class BrokerRelease:
-    """What a broker shows itself to be.
+    """Release and request versions of a broker, as its responses show them.
 
-    release   the newest one whose requests it takes: it is at least that ("0.8.2": 0.8.0 to 0.8.2)
-    ranges    api key -> (lowest, highest) version it says it takes; empty before 0.10, which has no such request
+    release   the newest release whose requests it supports; the broker may be newer ("0.8.2": 0.8.0 to 0.8.2)
+    ranges    api key -> (lowest, highest) version that it claims to support; empty before 0.10
     """
 
     broker: Broker
@@ -80,15 +80,15 @@ class BrokerRelease:
 
     @property
     def number(self) -> tuple[int, ...]:
-        """The release, to be compared with kafkawire.dialects.release_number of another one."""
+        """Return the release as numbers, for comparison with kafkawire.dialects.release_number of another one."""
         return release_number(self.release)
 
     @property
     def taken(self) -> Ranges:
-        """What it really takes.
+        """Return the versions that the broker really supports.
 
-        Kafka 4.x says that it takes Produce from v0 on, and closes the connection on v0 to v2 (KAFKA-18659): its Fetch,
-        which begins with v4, tells it.  Before 0.10 a broker says nothing: then what its release is known for.
+        Kafka 4.x claims to support Produce v0, but closes the connection on v0 to v2 (KAFKA-18659); it is recognized by
+        its Fetch, which begins with v4.  A broker before 0.10 sends no versions, so those of its release are used.
         """
         if not self.ranges:
             return {key: (0, version) for key, version in dialect(self.release).versions.items()}
@@ -100,7 +100,7 @@ class BrokerRelease:
         return ranges
 
     def takes(self, api: apis.Api, version: int) -> bool:
-        """Whether it says that it takes this version; False before 0.10, where it says nothing."""
+        """True if the broker claims to support this version; False before 0.10, which has no ApiVersions."""
         lowest, highest = self.taken.get(api.key, (0, -1)) if self.ranges else (0, -1)
         return lowest <= version <= highest
 
@@ -108,10 +108,10 @@ class BrokerRelease:
 def ask_release(
     broker: Broker, connect: Connect = blocking_connect, timeout_ms: int = 30000, client_id: str = "kafkawire"
 ) -> BrokerRelease:
-    """What one broker of Kafka 0.8 or later shows itself to be.  Creates nothing.
+    """Ask one broker of Kafka 0.8 or later for its release.  Creates nothing.
 
-    Raises LinkLost: it does not answer, or its listener wants TLS or SASL (ask_ranges tells SASL apart), or it is no
-    Kafka.
+    Raises LinkLost: the broker does not answer, its listener requires TLS or SASL (ask_ranges recognizes SASL), or it
+    is not Kafka.
     """
     link = Link(broker, client_id, connect, timeout_ms)
     try:
@@ -122,10 +122,10 @@ def ask_release(
 
 
 def shown_release(ask: Ask) -> tuple[str, Ranges]:
-    """The release that a broker shows itself to be, and the versions that it says it takes (none before 0.10).
+    """Return the release of a broker and the versions that it claims to support (none before 0.10).
 
-    ask: sends one request and waits for its response; all go over one connection, which an older broker may close.
-    Raises what ask raises (LinkLost).
+    ask: sends one request and waits for its response; all requests use one connection, which an older broker may close.
+    Raises the exceptions of ask (LinkLost).
     """
     ranges = asked_ranges(ask)
     if ranges:
@@ -140,9 +140,9 @@ def shown_release(ask: Ask) -> tuple[str, Ranges]:
 
 
 def candidates(release: str) -> list[str]:
-    """The releases that a broker may be that shows itself to be this one: nothing tells them apart.
+    """Return the releases that a broker may have if its responses show this one: they cannot be told apart.
 
-    Of the newest that can be told from those before it: "4.2 or later", since later ones take its requests too.
+    For the newest known release this is "4.2 or later", since later ones support its requests too.
     """
     if not any(name == release for _, _, name in KNOWN_BY) and release != BEFORE.release:
         return [release]
@@ -158,8 +158,8 @@ def candidates(release: str) -> list[str]:
 def asked_releases(
     brokers: Iterable[Broker], spoken: Dialect, connect: Connect, timeout_ms: int = 6000
 ) -> dict[Broker, BrokerRelease | WireError]:
-    """Return the release that each broker shows, or why it does not answer.  Brokers of 0.7 show none: one that takes a
-    connection counts as the release that it is expected to be.
+    """Return the release that each broker shows, or why it does not answer.  Brokers of 0.7 do not show a release: one
+    that accepts a connection is assumed to be the expected release.
     """
     found: dict[Broker, BrokerRelease | WireError] = {}
     for broker in sorted(brokers):
@@ -182,24 +182,24 @@ def _asked(broker: Broker, spoken: Dialect, connect: Connect, timeout_ms: int) -
 
 
 def releases(asked: Mapping[Broker, BrokerRelease | WireError], spoken: Dialect) -> Iterator[str]:
-    """Yield lines on the release of each broker, equal ones together.  spoken: the dialect that is used with them."""
+    """Yield lines on the release of each broker, equal ones together.  spoken: the dialect used for them."""
     by_line: dict[str, list[Broker]] = {}
     for broker, found in asked.items():
         if isinstance(found, WireError):
-            line = f"of which release is not known: {found}"
+            line = f"of unknown release: {found}"
         elif not spoken.describes_itself:
-            line = f"Kafka 0.7, which does not say more; spoken to as {spoken.release}"
+            line = f"Kafka 0.7 (it does not report its exact release), used as {spoken.release}"
         else:
-            line = f"Kafka {' or '.join(candidates(found.release))}, spoken to as {spoken.release}"
+            line = f"Kafka {' or '.join(candidates(found.release))}, used as {spoken.release}"
         by_line.setdefault(line, []).append(broker)
     for line, those in by_line.items():
         yield f"{', '.join(f'broker {one.id} ({one.host}:{one.port})' for one in those)}: {line}"
 
 
 def asked_ranges(ask: Ask) -> Ranges:
-    """What ask_ranges tells, of a broker that may be older: then there are none.
+    """Return the versions as ask_ranges() does, or none if the broker is older than 0.10.
 
-    ask: sends one request and waits for its response.  Raises what ask raises (LinkLost).
+    ask: sends one request and waits for its response.  Raises the exceptions of ask (LinkLost).
     """
     if not ask(_Metadata(apis.METADATA, 1, [apis.METADATA.encode_request(1, {"topics": []})])):
         return {}
@@ -207,7 +207,7 @@ def asked_ranges(ask: Ask) -> Ranges:
 
 
 class _Metadata(Request):
-    """Metadata v1 without a topic; its response is whether the broker knows that version.
+    """Metadata v1 without a topic; its decoded response is True if the broker supports that version.
 
     0.8 and 0.9 answer it as v0, with all topics.
     """
@@ -216,7 +216,7 @@ class _Metadata(Request):
         try:
             apis.METADATA.decode_reply(1, data)
         except RemoteError:
-            apis.METADATA.decode_reply(0, data)  # what is neither is no Kafka
+            apis.METADATA.decode_reply(0, data)  # bytes that parse as neither are not from Kafka
             return False
         return True
 
@@ -224,10 +224,10 @@ class _Metadata(Request):
 def ask_ranges(
     broker: Broker, connect: Connect = blocking_connect, timeout_ms: int = 30000, client_id: str = "kafkawire"
 ) -> Ranges:
-    """The versions of each api that a broker of 0.10 or later says it takes: api key -> (lowest, highest).
+    """Return the versions of each api that a broker of 0.10 or later claims to support: api key -> (lowest, highest).
 
-    A listener with SASL answers this before anybody has logged in, and closes on everything else.
-    Raises LinkLost; 0.8 closes the connection, 0.9 is silent until the time is over.
+    A listener with SASL answers this before a login, and closes the connection on anything else.  Raises LinkLost: 0.8
+    closes the connection, 0.9 is silent until the timeout.
     """
     link = Link(broker, client_id, connect, timeout_ms)
     try:
@@ -241,7 +241,7 @@ def _ranges(reply: Fields) -> Ranges:
 
 
 def release_of(ranges: Mapping[int, tuple[int, int]]) -> str:
-    """The newest release that takes all that these ranges show; at least "0.10.0", and "4.0" for all from 4.0 on."""
+    """Return the newest release that supports all of these ranges; at least "0.10.0", and "4.0" for every 4.x."""
     lowest, _ = ranges.get(apis.FETCH.key, (0, 0))
     for api, version, release in KNOWN_BY:
         if ranges.get(api.key, (0, -1))[1] >= version:
@@ -251,8 +251,8 @@ def release_of(ranges: Mapping[int, tuple[int, int]]) -> str:
     return ASKING.release
 
 
-USED = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # of every mirror, consumer and producer
-ASKED_FROM = release_number("0.9")  # brokers of any source take the requests of what is older
+USED = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # used by every mirror, consumer and producer
+ASKED_FROM = release_number("0.9")  # brokers of every source support the requests of older releases
 TIMEOUT_MS = 3000
 ENOUGH_S = 5.0
 _HANDSHAKE, _ALERT, _TLS_MAJOR = 22, 21, 3  # the first bytes of an answer in TLS
@@ -261,10 +261,10 @@ _HANDSHAKE, _ALERT, _TLS_MAJOR = 22, 21, 3  # the first bytes of an answer in TL
 def why_never(
     brokers: Iterable[Broker], speaks: Dialect, option: str, connect: Connect = blocking_connect
 ) -> str | None:
-    """Why one of these brokers cannot be spoken to as a release of 0.8 or later; None: nothing is known against it.
+    """Return why one of these brokers cannot be used as a release of 0.8 or later; None if no reason is known.
 
-    option: the one that names the release, for the sentence.  A broker that is out of reach says nothing; after
-    ENOUGH_S no other is asked, because brokers that are silent cost TIMEOUT_MS each.
+    option: the option that names the release, for the error.  An unreachable broker gives no reason; after ENOUGH_S no
+    further broker is asked, because each silent one costs TIMEOUT_MS.
     """
     until = time.monotonic() + ENOUGH_S
     for broker in brokers:
@@ -291,12 +291,12 @@ def _why_never(broker: Broker, speaks: Dialect, option: str, connect: Connect) -
 
 
 def _takes(found: BrokerRelease, speaks: Dialect) -> bool:
-    """Whether it takes the versions of the requests that are used.  Before 0.10 a broker does not say: 0.9 has the
-    versions of its own row, and 0.8 answers as v0 whatever was asked."""
+    """True if the broker supports the request versions in use.  A broker before 0.10 does not report them: 0.9 has the
+    versions of its own row, and 0.8 answers every request as v0."""
     if found.ranges:
         produced = speaks.speaks(apis.PRODUCE.key)
         if min(speaks.formats) < RECORD_BATCH and not found.takes(apis.PRODUCE, min(produced, WITHOUT_BATCHES)):
-            return False  # sets of older formats, which its row says are stored
+            return False  # its row says that it stores sets of older formats
         return all(found.takes(api, speaks.speaks(api.key)) for api in USED)
     return speaks.number < release_number("0.10") if found.release != BEFORE.release else speaks.number < (0, 9)
 
@@ -306,7 +306,7 @@ def _named(found: BrokerRelease) -> str:
 
 
 def _why_closed(broker: Broker, speaks: Dialect, option: str, connect: Connect) -> str | None:
-    """Why a listener closes on Metadata, or on a handshake."""
+    """Return why a listener closes the connection on Metadata, or on a handshake."""
     security, plain = security_of(connect), plain_of(connect)
     said, tls = f"security.protocol is {security.protocol}", _speaks_tls(broker, plain, security.tls)
     if security.encrypts and not tls:
@@ -315,11 +315,11 @@ def _why_closed(broker: Broker, speaks: Dialect, option: str, connect: Connect) 
             return f"{broker} has a listener without TLS at this address, and {said}: set it to {without}"
         return None
     if tls and not security.encrypts:
-        helps = "SASL_SSL" if security.sasl is not None else "SSL, or SASL_SSL where it asks for a login"
+        helps = "SASL_SSL" if security.sasl is not None else "SSL, or SASL_SSL if it requires a login"
         return f"{broker} has a TLS listener at this address, and {said}: set it to {helps} (and ssl.ca.location)"
     if security.sasl is None and _answers(broker, connect):
         return (
-            f"{broker} has a listener at this address that asks for a login (SASL), and {said}: set it to "
+            f"{broker} has a listener at this address that requires a login (SASL), and {said}: set it to "
             f"SASL_{security.protocol}, with sasl.mechanism"
         )
     if security != OPEN:
@@ -330,7 +330,7 @@ def _why_closed(broker: Broker, speaks: Dialect, option: str, connect: Connect) 
 
 
 def _answers(broker: Broker, connect: Connect) -> bool:
-    """Whether it answers what needs no login."""
+    """True if the broker answers a request that needs no login."""
     try:
         return bool(ask_ranges(broker, connect, TIMEOUT_MS))
     except WireError:
@@ -338,7 +338,8 @@ def _answers(broker: Broker, connect: Connect) -> bool:
 
 
 def _why_twice(broker: Broker, connect: Connect) -> str | None:
-    """What closed the connection because of TLS or a login, and does so again: no broker that just goes down."""
+    """Return what closed the connection because of TLS or a login, if it happens twice: a broker that is shutting down
+    is not at fault."""
     link = Link(broker, "kafkawire", connect, TIMEOUT_MS)
     try:
         link.call(ASKING.requests.metadata(ASKING, []))
@@ -350,7 +351,8 @@ def _why_twice(broker: Broker, connect: Connect) -> str | None:
 
 
 def _is_of_07(broker: Broker, connect: Connect) -> bool:
-    """A fetch of 0.7, of a topic that is not there, has an answer; a later broker closes on it."""
+    """True for a broker of 0.7: it answers a 0.7 fetch of a missing topic, while a later broker closes the
+    connection."""
     seven = dialect("0.7.2")
     tp = TopicPartition("kafkawire-asks-for-the-release", BrokerPartition(0, 0))
     link = Link(broker, "", connect, TIMEOUT_MS)
@@ -364,7 +366,7 @@ def _is_of_07(broker: Broker, connect: Connect) -> bool:
 
 
 def _speaks_tls(broker: Broker, connect: Connect, tls: Tls) -> bool:
-    """Whether it answers the first message of a handshake in TLS, be it by an alert."""
+    """True if the broker answers the first message of a TLS handshake with TLS, even with an alert."""
     try:
         opened = connect((broker.host, broker.port), TIMEOUT_MS / 1000)
         try:
@@ -379,11 +381,11 @@ def _speaks_tls(broker: Broker, connect: Connect, tls: Tls) -> bool:
 
 
 def _client_hello(host: str, tls: Tls) -> bytes:
-    """The first message of a handshake by these settings; raises TlsUnusable."""
+    """Return the first message of a handshake by these settings; raises TlsUnusable."""
     context = tls.checked()
     theirs, ours = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
         context.wrap_bio(theirs, ours, server_hostname=host).do_handshake()
     except ssl.SSLWantReadError:
-        pass  # it waits for the answer, which we only look at
+        pass  # the object waits for an answer that is not needed
     return ours.read()

@@ -1,10 +1,10 @@
-"""Retry policy as a value: how often a failed request is tried again, after which waits, for how long.
+"""Retry policy as a value: number of retries of a failed request, waits between them, and the total time.
 
     Backoff        waits that grow
     RetryPolicy    tries of one request
-    RefreshPace    refreshes that are requested again and again, as by a producer that waits for a leader
+    RefreshPace    waits between repeated refreshes, as of a producer that waits for a leader
 
-Knows no socket, and neither clock nor sleep: both are given.
+Uses no socket; clock and sleep are arguments.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-MIN_ELECTION_WAIT_S = 0.1  # between tries beyond the retries, whatever their backoff
-_DOUBLINGS = 60  # more would overflow, and every bound is reached long before
+MIN_ELECTION_WAIT_S = 0.1  # between tries beyond the retries, whatever the backoff
+_DOUBLINGS = 60  # more would overflow, and max_s is reached long before
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """first_s before the first retry, then `factor` times the wait before, at most max_s."""
+    """Exponential backoff: first_s before the first retry, then `factor` times the previous wait, at most max_s."""
 
     first_s: float = 0.1
     max_s: float = 10.0
     factor: float = 2.0
 
     def wait_s(self, retries: int) -> float:
-        """The wait after so many retries."""
+        """Return the wait after this number of retries."""
         return min(self.first_s * self.factor ** min(retries, _DOUBLINGS), self.max_s)
 
 
 class Attempt(NamedTuple):
-    """A try: its number, from 1 on; last: there is no other, however it ends."""
+    """One try of a request: its number, starting at 1; last: no other try follows, however it ends."""
 
     number: int
     last: bool
@@ -40,14 +40,14 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """When a request is tried again.
+    """Rules for retrying a request.
 
     retries      tries after the first; None: only the time bounds them
     backoff      the waits between tries
     at_once      retries without a wait before them: they ask a leader that was just looked up
     timeout_s    no try begins later than this after the first; None: no such bound
-    election_s   for so long is tried, though the retries are used up, what an election heals (LogOffset.moved): a
-                 broker that died goes on being named as leader for a while
+    election_s   time for which errors that an election ends (LogOffset.moved) are retried even after the retries are
+                 used up: a dead broker is named as leader for a while
     """
 
     retries: int | None = 0
@@ -57,7 +57,7 @@ class RetryPolicy:
     election_s: float = 0.0
 
     def attempts(self, sleep: Callable[[float], object], now: Callable[[], float]) -> Iterator[Attempt]:
-        """The tries, with the waits between them; leave the loop when one succeeds."""
+        """Yield the tries, sleeping between them; leave the loop when one succeeds."""
         began, waited, number = now(), 0.0, 1
         while True:
             wait = self._wait_s(number)
@@ -71,11 +71,11 @@ class RetryPolicy:
             number += 1
 
     def used_up(self, number: int) -> bool:
-        """Whether the try of this number has no retries left; only an election is waited for longer."""
+        """True if no retries are left after try `number`; only elections are then still retried."""
         return self.retries is not None and number > self.retries
 
     def _wait_s(self, number: int) -> float:
-        """The wait after the try of this number."""
+        """Return the wait after try `number`."""
         wait = self.backoff.wait_s(number - 1 - self.at_once) if number > self.at_once else 0.0
         return max(wait, MIN_ELECTION_WAIT_S) if self.used_up(number) else wait
 
@@ -86,14 +86,14 @@ class RetryPolicy:
 
 
 ONCE = RetryPolicy()
-LEADERS_AGAIN = RetryPolicy(retries=1, at_once=1)  # one more try, with leaders just looked up
+LEADERS_AGAIN = RetryPolicy(retries=1, at_once=1)  # one more try, with freshly read leaders
 
 
 @dataclass(slots=True)
 class RefreshPace:
-    """Spaces out refreshes that are requested in a row: the first is made at once, the next ones after waits that grow.
+    """Waits between consecutive refreshes: the first is made at once, the next ones after growing waits.
 
-    quiet_s: after so long without a refresh the next one is again made at once.
+    quiet_s: after this time without a refresh, the next one is again made at once.
     """
 
     backoff: Backoff
@@ -103,7 +103,7 @@ class RefreshPace:
     _made_at: float = float("-inf")
 
     def wait_s(self, now: float) -> float:
-        """The wait before a refresh that is requested now: no shorter than the backoff, as between two connects."""
+        """Return the wait before a refresh requested now, at least the backoff between two connects."""
         if now - self._made_at > self.quiet_s:
             self._in_a_row = 0
             return 0.0
@@ -111,7 +111,7 @@ class RefreshPace:
         return self.backoff.wait_s(self._in_a_row - 1) * self.rng.uniform(1.0, 1.3)
 
     def made(self, now: float, over: bool = False) -> None:
-        """Record that a refresh ended now.  over: it found what callers wait for, so the next wait is short."""
+        """Record that a refresh ended now.  over: it found what callers wait for; the next wait is short again."""
         self._made_at = now
         if over:
             self._in_a_row = 0

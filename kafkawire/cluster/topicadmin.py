@@ -1,13 +1,13 @@
-"""Topics made and grown by the controller, and the settings of topics and brokers: by requests, without ZooKeeper.
+"""Create topics, add partitions, and read the settings of topics and brokers by requests to the controller, without
+ZooKeeper.
 
     admin = TopicAdmin(source, links, dialect, retry=AGAIN)
     admin.create("orders", NewTopic(8, 3, {"cleanup.policy": "compact"}))    True: made; False: it was there
     admin.grow("orders", 12)
     admin.settings(["orders"])
 
-From 0.10.1 on (partitions from 1.0, settings from 0.11).  Another controller than the one that was believed, an
-election and a broker that restarts are waited out by the retry policy; what the controller refuses is
-ControllerRefused.
+For brokers of 0.10.1 and later (partitions from 1.0, settings from 0.11).  The retry policy covers a moved controller,
+an election and a restarting broker; a refusal by the controller is ControllerRefused.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from kafkawire.protocol.adminrequests import (
 )
 
 PURPOSE = "topics"
-AT_ONCE = 100  # topics in a request that asks which would be refused
-TIMEOUT_MS = 10000  # until the brokers know a topic; past that it is there all the same
+AT_ONCE = 100  # topics in one request that only validates
+TIMEOUT_MS = 10000  # until the brokers know a topic; the controller creates it even after this timeout
 TIMED_OUT, NOT_CONTROLLER, EXISTS, INVALID_PARTITIONS = 7, 41, 36, 37
 HELPS = {  # what an operator can do about an error code
     29: "give this user the right to create topics (ACL: CREATE on the cluster or the topic)",
     31: "give this user the right to create topics (ACL: CREATE on the cluster or the topic)",
     38: "fewer replicas, or more brokers, are needed",
-    40: "a setting is none of this cluster's",
+    40: "this cluster does not know one of the settings",
     44: "the cluster's create.topic.policy refuses it",
 }
 ReplyT = TypeVar("ReplyT")
 
 
 class ControllerRefused(WireError):
-    """The controller does not make or change a topic; code: its error code."""
+    """The controller refused to create or change a topic; code: its error code."""
 
     def __init__(self, topic: str, outcome: TopicOutcome) -> None:
         said = f": {outcome.message}" if outcome.message else ""
@@ -61,7 +61,7 @@ class ControllerRefused(WireError):
 
 
 class TopicAdmin:
-    """Makes, grows and describes topics of one cluster."""
+    """Admin client that creates, grows and describes topics of one cluster."""
 
     def __init__(
         self,
@@ -82,33 +82,33 @@ class TopicAdmin:
 
     @property
     def creates(self) -> bool:
-        """Whether the brokers make topics on request."""
+        """True if the brokers create topics by request."""
         return CREATE_TOPICS.key in self._dialect.versions
 
     @property
     def grows(self) -> bool:
-        """Whether the brokers give partitions to topics on request."""
+        """True if the brokers add partitions by request."""
         return CREATE_PARTITIONS.key in self._dialect.versions
 
     @property
     def describes(self) -> bool:
-        """Whether the brokers tell the settings of topics."""
+        """True if the brokers return the settings of topics."""
         return DESCRIBE_CONFIGS.key in self._dialect.versions
 
     @property
     def validates(self) -> bool:
-        """True if the brokers say which topics they would refuse (0.10.2 and later)."""
+        """True if the brokers can validate topics without creating them (0.10.2 and later)."""
         return self._dialect.versions.get(CREATE_TOPICS.key, 0) >= 1
 
     @property
     def takes_defaults(self) -> bool:
-        """Whether a topic can be made with the broker's own number of replicas (BROKERS_DEFAULT)."""
+        """True if a topic can be created with the broker's default replication factor (BROKERS_DEFAULT)."""
         return self._dialect.versions.get(CREATE_TOPICS.key, 0) >= 4
 
     def create(self, topic: str, wanted: NewTopic) -> bool:
-        """Make a topic.  False: it was there, and nothing was changed.
+        """Create a topic.  Return False if it already existed; nothing is changed then.
 
-        Raises ControllerRefused, LocalError for a name that is none; Unreachable, LinkLost after retries.
+        Raises ControllerRefused, LocalError for an invalid name; Unreachable, LinkLost after retries.
         """
         check_name(topic)
         made = self.create_all({topic: wanted})[topic]
@@ -117,10 +117,11 @@ class TopicAdmin:
         return made
 
     def create_all(self, wanted: Mapping[str, NewTopic]) -> dict[str, bool | ControllerRefused]:
-        """Make topics in one request; for each as create(), or why the controller refuses it.
+        """Create topics in one request.  Return for each True if created, False if it already existed, or why the
+        controller refuses it.
 
-        One that is refused for a moment is asked for again, alone with others of that kind.  Raises Unreachable,
-        LinkLost after retries.
+        A topic that is refused for a temporary reason is requested again, together with the others of that kind.
+        Raises Unreachable, LinkLost after retries.
         """
         made: dict[str, bool | ControllerRefused] = {}
         left = dict(wanted)
@@ -139,9 +140,9 @@ class TopicAdmin:
         return made | {topic: self._made(topic, outcome) for topic, outcome in outcomes.items() if topic in left}
 
     def refused(self, wanted: Mapping[str, NewTopic]) -> dict[str, ControllerRefused]:
-        """Ask which of these the controller would refuse; make none.
+        """Return which of these topics the controller would refuse, without creating any.
 
-        Raises Unreachable, also where the controller can say nothing now, and LinkLost after retries.
+        Raises Unreachable, also if the controller cannot answer now, and LinkLost after retries.
         """
         found: dict[str, ControllerRefused] = {}
         names = list(wanted)
@@ -165,7 +166,7 @@ class TopicAdmin:
         return False if outcome.error == EXISTS else ControllerRefused(topic, outcome)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give a topic partitions until it has so many; one that has more keeps them.
+        """Add partitions to a topic until it has `partitions`; a topic that has more is left unchanged.
 
         Raises ControllerRefused; Unreachable, LinkLost after retries.
         """
@@ -173,16 +174,17 @@ class TopicAdmin:
         if outcome.error in (0, TIMED_OUT):
             return
         if outcome.error == INVALID_PARTITIONS and self._has(topic, partitions):
-            return  # somebody else was quicker
+            return  # another client was quicker
         raise ControllerRefused(topic, outcome)
 
     def _has(self, topic: str, partitions: int) -> bool:
-        """Whether a topic has so many; brokers hear of new ones a moment after the controller."""
+        """True if a topic has that many partitions; brokers hear of new ones a moment after the controller."""
         looks = self._retry.attempts(self._sleep, self._now)
         return any(len(self._metadata.read(None).partitions(topic)) >= partitions for _ in looks)
 
     def settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """What each of these topics has set for itself; one that the broker does not tell of is left out.
+        """Return the settings of each topic that differ from the defaults; topics that the broker does not describe are
+        left out.
 
         Raises Unreachable, LinkLost after retries.
         """
@@ -190,7 +192,8 @@ class TopicAdmin:
         return {topic: {name: one.value for name, one in said.items() if one.own} for topic, said in found}
 
     def effective(self, topics: Iterable[str]) -> dict[str, dict[str, Setting]]:
-        """What holds for each of these topics, defaults included; one that the broker does not tell of is left out.
+        """Return all settings in effect for each topic, defaults included; topics that the broker does not describe are
+        left out.
 
         Raises Unreachable, LinkLost after retries.
         """
@@ -199,7 +202,7 @@ class TopicAdmin:
         return {topic: said for topic, said in found.items() if not isinstance(said, TopicOutcome)}
 
     def of_broker(self) -> dict[str, str]:
-        """The settings of one broker, the controller where it is known; empty where it does not tell them.
+        """Return the settings of one broker, the controller if it is known; empty if it does not describe them.
 
         Raises Unreachable, LinkLost after retries.
         """
@@ -219,7 +222,7 @@ class TopicAdmin:
         return self._again(lambda: self._answer([topic], request)[topic], _unsettled)
 
     def _answer(self, topics: Iterable[str], request: Callable[[], Any]) -> dict[str, TopicOutcome]:
-        """What the controller says about each of these."""
+        """Return the controller's outcome for each of these topics."""
         asked = list(topics)
         view = self._metadata.read(None)
         controller = view.brokers.get(view.controller) if view.controller is not None else None
@@ -228,11 +231,11 @@ class TopicAdmin:
         reply: dict[str, TopicOutcome] = self._call(controller, request)
         missing = [topic for topic in asked if topic not in reply]
         if missing:
-            raise LinkLost(f"{controller} said nothing about topic {missing[0]}")
+            raise LinkLost(f"{controller} did not answer about topic {missing[0]}")
         return {topic: reply[topic] for topic in asked}
 
     def _call(self, broker: Broker, request: Callable[[], Any]) -> Any:
-        """Send one request on a connection of its own kind; it is built once the broker is known."""
+        """Send one request on its own connection; it is built once the broker is known."""
         with self._links.lent(broker, PURPOSE) as link:
             link.open()
             return link.call(request())
@@ -265,5 +268,5 @@ def _any_unsettled(outcomes: Mapping[str, TopicOutcome]) -> bool:
 
 def _any(view: ClusterView) -> Broker:
     if not view.brokers:
-        raise Unreachable("the cluster names no broker")
+        raise Unreachable("the cluster's metadata has no broker")
     return next(iter(view.brokers.values()))

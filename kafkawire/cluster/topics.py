@@ -1,11 +1,11 @@
-"""Topics created, and given partitions, as the 0.8.2 admin tool does it: by znodes, which the controller acts on.
+"""Create topics and add partitions as the 0.8.2 admin tool does: by znodes, on which the controller acts.
 
     /config/topics/T    {"version":1,"config":{...}}                      written first (AdminUtils 0.8.2.2)
-    /brokers/topics/T   {"version":1,"partitions":{"0":[1,2],...}}        its creation is what the controller sees
+    /brokers/topics/T   {"version":1,"partitions":{"0":[1,2],...}}        the controller watches for it
 
-A topic gets partitions (kafka-topics --alter) by more of them in the second node.
+To add partitions (kafka-topics --alter), list more of them in the second node.
 
-For brokers up to 0.9 (later ones have a request for it, and still take this in ZooKeeper mode).
+For brokers up to 0.9 (later ones have requests for both, and still support this in ZooKeeper mode).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from kafkawire.znodes import v08
 
 
 def check_name(topic: str) -> None:
-    """Raise LocalError for a name that brokers would refuse, or could not keep."""
+    """Raise LocalError for a topic name that brokers would refuse or could not store."""
     if why := why_no_name(topic):
         raise LocalError(f"topic {topic[:40]!r}: {why}")
 
 
 def assign(brokers: Sequence[int], partitions: int, replication: int, start: int = 0) -> dict[int, list[int]]:
-    """Replicas for each partition: leaders go round the sorted brokers from index `start` on, and followers are shifted
-    one further each time round, so that the partitions of one leader have different followers (AdminUtils 0.8.2.2, with
-    its random start as an argument).  Raises LocalError when there are fewer brokers than replicas."""
+    """Return replicas for each partition.  Leaders rotate over the sorted brokers from index `start`, and followers are
+    shifted by one more in each rotation, so that the partitions of one leader have different followers (AdminUtils
+    0.8.2.2, with its random start as an argument).  Raises LocalError when there are fewer brokers than replicas."""
     if partitions < 1 or replication < 1:
         raise LocalError(f"{partitions} partitions with {replication} replicas: both must be at least 1")
     if replication > len(brokers):
@@ -48,10 +48,11 @@ def _replicas(ids: list[int], first: int, count: int, shift: int) -> list[int]:
 def create(
     zk: Any, topic: str, assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None = None
 ) -> bool:
-    """Create a topic through a started KazooClient.  True: created; False: it was there, nothing was changed.
+    """Create a topic through a started KazooClient.  Return True if created, False if it already existed; nothing is
+    changed then.
 
-    The controller brings the partitions up a moment later.  Raises LocalError for a name or an assignment the brokers
-    would choke on, and kazoo's exceptions when ZooKeeper does not answer.
+    The controller brings the partitions up a moment later.  Raises LocalError for a name or an assignment that brokers
+    cannot use, and kazoo's exceptions when ZooKeeper does not answer.
     """
     check_name(topic)
     _check_assignment(topic, assignment)
@@ -63,7 +64,7 @@ def create(
     try:
         zk.create(path, partitions, makepath=True)
     except NodeExistsError:
-        return False  # another member of the group was quicker; its assignment stands
+        return False  # another member of the group created it first; its assignment is used
     return True
 
 
@@ -72,8 +73,8 @@ def create_all(
     assignments: Mapping[str, Mapping[int, Sequence[int]]],
     configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, bool | LocalError]:
-    """As create(), of many topics side by side: requests of all are in flight together.  LocalError: as create() would
-    raise it for that one alone."""
+    """Create many topics with all requests in flight together.  The value of a topic is the result of create() for it,
+    or the LocalError that create() would raise."""
     made: dict[str, bool | LocalError] = {}
     wanted: dict[str, tuple[bytes, bytes]] = {}
     for topic, assignment in assignments.items():
@@ -105,11 +106,11 @@ def create_all(
 
 
 def grow(zk: Any, topic: str, partitions: int, brokers: Sequence[int]) -> tuple[int, int]:
-    """Add partitions to a topic until it has so many: how many it had, and has now.  Never takes any away.
+    """Add partitions to a topic until it has `partitions`, and never remove any.  Return the count before and after.
 
-    New partitions have as many replicas as the first one, on the brokers that follow its own (AdminUtils 0.8.2.2).
-    The controller brings them up a moment later.  Raises LocalError where the topic must not be changed now, and
-    kazoo's exceptions when ZooKeeper does not answer.
+    New partitions have as many replicas as the first one, on the brokers that follow its own (AdminUtils 0.8.2.2). The
+    controller brings them up a moment later.  Raises LocalError if the topic must not be changed now, and kazoo's
+    exceptions when ZooKeeper does not answer.
     """
     path = f"/brokers/topics/{topic}"
     while True:
@@ -120,7 +121,7 @@ def grow(zk: Any, topic: str, partitions: int, brokers: Sequence[int]) -> tuple[
         try:
             there: Mapping[int, Sequence[int]] = v08.topic(data, f"topic {topic}")
         except RemoteError as senseless:
-            raise LocalError(f"{senseless}; it cannot grow") from None
+            raise LocalError(f"{senseless}; no partitions can be added") from None
         if len(there) >= partitions:
             return len(there), len(there)
         _check_unmoved(zk, topic)
@@ -131,12 +132,13 @@ def grow(zk: Any, topic: str, partitions: int, brokers: Sequence[int]) -> tuple[
         try:
             zk.set(path, _json(grown), version=stat.version)
         except BadVersionError:
-            continue  # somebody else changed it meanwhile
+            continue  # another client changed it meanwhile
         return len(there), partitions
 
 
 def _check_unmoved(zk: Any, topic: str) -> None:
-    """Raises LocalError while the topic is deleted, or replicas of it are moved: either would undo the other."""
+    """Raise LocalError while the topic is being deleted or its replicas are moved: concurrent changes would undo each
+    other."""
     if zk.exists(f"/admin/delete_topics/{topic}") is not None:
         raise LocalError(f"topic {topic} is being deleted")
     try:
@@ -146,9 +148,9 @@ def _check_unmoved(zk: Any, topic: str) -> None:
     try:
         moved = {one["topic"] for one in json_value(text)["partitions"]}
     except (ValueError, TypeError, KeyError):
-        raise LocalError("/admin/reassign_partitions makes no sense: partitions may be moving") from None
+        raise LocalError("/admin/reassign_partitions cannot be parsed; partitions may be moving") from None
     if topic in moved:
-        raise LocalError(f"partitions of topic {topic} are being reassigned; it can grow when that is over")
+        raise LocalError(f"partitions of topic {topic} are being reassigned; add partitions when that is over")
 
 
 def _added(there: Mapping[int, Sequence[int]], partitions: int, brokers: Sequence[int]) -> dict[int, list[int]]:
@@ -161,9 +163,10 @@ def _added(there: Mapping[int, Sequence[int]], partitions: int, brokers: Sequenc
 
 
 def _write(zk: Any, path: str, data: bytes) -> None:
-    """The last one wins, as in updatePersistentPath: what is there is left over, or another creator's.
+    """Write a node; the last writer wins, as in updatePersistentPath: an existing node is left over, or another
+    creator's.
 
-    A node that is left over may go between two looks: the controller still deletes an earlier topic of that name.
+    A left-over node may vanish between two reads: the controller may still be deleting an earlier topic of that name.
     """
     while True:
         try:
@@ -189,7 +192,7 @@ def _check_assignment(topic: str, assignment: Mapping[int, Sequence[int]]) -> No
 
 
 def _documents(assignment: Mapping[int, Sequence[int]], config: Mapping[str, str] | None) -> tuple[bytes, bytes]:
-    """The two nodes of a topic: its settings, and its partitions."""
+    """Return the two nodes of a topic: its settings, and its partitions."""
     settings = {"version": 1, "config": dict(config or {})}
     partitions = {"version": 1, "partitions": {str(p): list(r) for p, r in assignment.items()}}
     return _json(settings), _json(partitions)

@@ -1,11 +1,12 @@
-"""The versions that the brokers of one cluster take, and the Dialect that is made of them.
+"""Request versions that the brokers of one cluster support, and the Dialect made from them.
 
-    negotiated(found)    the Dialect of a cluster whose brokers showed themselves to be these
-    FollowingDialect     a Dialect that takes over what its cluster becomes while brokers are rolled
-    ClusterVersions      asks each broker before anything else is sent to it, and again when it comes back
+    negotiated(found)    the Dialect of a cluster whose brokers have these releases
+    FollowingDialect     a Dialect that follows its cluster through a rolling upgrade
+    ClusterVersions      asks each broker for its versions before any other request, and again after a reconnect
 
-Of each api the newest version is used that all brokers take and that we have a table of.  A cluster in the middle of a
-roll has brokers of two releases: it is spoken to as the older one, within what the newer one still takes.
+For each api the newest version is used that all brokers support and that this package has a table for.  During a
+rolling upgrade a cluster has brokers of two releases: the older one's versions are used, as far as the newer one still
+supports them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from kafkawire.protocol.adminapis import CREATE_TOPICS
 log = logging.getLogger(__name__)
 
 Address = tuple[str, int]
-UNKNOWN_ID = -1  # of a broker that is known by its address alone
+UNKNOWN_ID = -1  # of a broker known only by its address
 MEET_MS = 3000
-ENOUGH_S = 5.0  # brokers that are silent cost MEET_MS each: the others are asked when they are needed
-TOGETHER_S = 1.0  # connections that are opened within that time ask once
+ENOUGH_S = 5.0  # each silent broker costs MEET_MS: the others are asked when they are needed
+TOGETHER_S = 1.0  # connections opened within this time ask once
 
 CORE = (apis.PRODUCE, apis.FETCH, apis.LIST_OFFSETS, apis.METADATA)  # nothing works without these
 
@@ -40,11 +41,11 @@ _SHOWN = {api.key for api in (*CORE, apis.OFFSET_COMMIT, apis.OFFSET_FETCH, apis
 
 
 class NoCommonVersion(LocalError):
-    """The brokers of a cluster, and we, have no version of a request in common."""
+    """The brokers of a cluster and this package have no version of a request in common."""
 
 
 def common(those: Iterable[Ranges]) -> Ranges:
-    """The versions that all of these brokers take; an api that one of them lacks is left out."""
+    """Return the versions that all of these brokers support; an api that one of them lacks is left out."""
     found: dict[int, tuple[int, int]] | None = None
     for ranges in those:
         if found is None:
@@ -59,9 +60,9 @@ def common(those: Iterable[Ranges]) -> Ranges:
 
 
 def negotiated(found: Collection[BrokerRelease]) -> Dialect:
-    """The Dialect of a cluster whose brokers showed themselves to be these, at least one.
+    """Return the Dialect of a cluster whose brokers have these releases (at least one).
 
-    What a release does is that of the oldest broker, as far as the newer ones do not refuse it.
+    Capabilities are those of the oldest broker, as far as the newer ones support them.
 
     Raises NoCommonVersion.
     """
@@ -95,20 +96,20 @@ def _nothing_in_common(api: apis.Api, found: Collection[BrokerRelease]) -> str:
             f"{one.broker} (Kafka {one.release}) v{lowest} to v{highest}" if highest >= 0 else f"{one.broker}: no"
         )
     ours = f"this version has v0 to v{NEWEST.versions[api.key]}"
-    return f"no version of {api.name} that all can speak: {', '.join(said)}; {ours}"
+    return f"no version of {api.name} is supported by all: {', '.join(said)}; {ours}"
 
 
 def spoken_versions(row: Dialect) -> str:
-    """Which versions and formats are used, for an operator."""
+    """Return a sentence for operators with the versions and formats in use."""
     used = [f"{apis.APIS[key].name} v{version}" for key, version in sorted(row.versions.items()) if key in _SHOWN]
     stored = ", ".join(map(str, sorted(row.formats)))
     return f"{', '.join(used)}; message formats stored as they are: {stored}; written: {row.magic}"
 
 
 class FollowingDialect(Dialect):
-    """A Dialect that stays valid in the hands of its users while its cluster becomes another release.
+    """Dialect that is updated in place while its cluster changes its release.
 
-    Its values are replaced as a whole, between two requests; what was read from it before stays as it was.
+    Its values are replaced together, between two requests; values read before do not change.
     """
 
     __slots__ = ()
@@ -122,21 +123,21 @@ class FollowingDialect(Dialect):
         return self
 
     def become(self, row: Dialect) -> None:
-        """Take over all but the nodes: where a broker's address is looked up is no matter of its release."""
+        """Take over all values but the znodes: the lookup of a broker's address does not depend on its release."""
         for field in fields(Dialect):
             if field.name != "znodes":
                 object.__setattr__(self, field.name, getattr(row, field.name))
 
 
 class ClusterVersions:
-    """What the brokers of one cluster take, as far as they were asked, and the dialect that follows it.
+    """Request versions of the brokers asked so far of one cluster, and the dialect that follows them.
 
-    pinned      the release that an option names: then no broker is asked and nothing changes; "": they are asked
+    pinned      the release that an option names: no broker is asked and nothing changes; "": brokers are asked
     name        of the cluster, for the log
     changed     called after the dialect has changed
 
-    Connections that are opened by connect() ask their broker first.  Until a broker has said something the dialect is
-    that of UNASKED, whose requests every broker before 4.0 takes.
+    Connections that are opened by connect() ask their broker first.  Until a broker has answered, the dialect is
+    UNASKED, whose requests every broker before 4.0 supports.
     """
 
     def __init__(
@@ -155,27 +156,28 @@ class ClusterVersions:
         self._found: dict[Address, BrokerRelease] = {}
         self._asked_at: dict[Address, float] = {}
         self._negotiated = False
-        self._tried: set[Address] = set()  # by meet, whether it answered or not
+        self._tried: set[Address] = set()  # addresses asked by meet(), answered or not
 
     @property
     def asked(self) -> bool:
-        """Whether any broker has said what it is."""
+        """True if any broker has reported its release."""
         return bool(self._found)
 
     @property
     def releases(self) -> list[BrokerRelease]:
-        """What the brokers showed themselves to be."""
+        """Return the releases that the brokers reported."""
         return sorted(self._found.values(), key=lambda one: one.broker)
 
     def connect(self, connect: Connect) -> Connect:
-        """The same, where each connection asks its broker first what it is; with a pinned release none is asked."""
+        """Return `connect`, wrapped so that each connection first asks its broker for its versions; with a pinned
+        release, `connect` itself."""
         return connect if self.pinned else AskingConnect(connect, self)
 
     def refusal(self, brokers: Iterable[Broker], option: str, connect: Connect) -> str | None:
-        """Why these brokers cannot be spoken to, though they are there: their release, TLS, SASL; None: nothing is
-        known against it.  Those of a cluster whose release no option names are asked for it.
+        """Return why these brokers cannot be used although they are reachable: their release, TLS, SASL; None if no
+        reason is known.  If no option names a release, the brokers are asked for it.
 
-        option: the one that names a release.  connect: the one that connect() was given.
+        option: the option that names a release. connect: the function passed to connect().
         """
         those = list(brokers)
         if not self.pinned:
@@ -186,11 +188,11 @@ class ClusterVersions:
         return why_never(those, self.dialect, option, connect)
 
     def meet(self, brokers: Iterable[Broker], connect: Connect) -> list[Broker]:
-        """These are the brokers of the cluster.  Ask those that were not asked yet, so that the first requests to them
-        fit; those that closed the connection on it, or refused TLS or a login.
+        """Ask the cluster's brokers that were not asked yet, so that the first requests to them fit.  Return those that
+        closed the connection on it, or refused TLS or a login.
 
-        All together for no more than ENOUGH_S.  One that does not answer is asked by the first connection to it.
-        connect: the one that connect() was given.  Raises NoCommonVersion.
+        This takes no more than ENOUGH_S in all.  A broker that does not answer is asked by the first connection to it.
+        connect: the function passed to connect().  Raises NoCommonVersion.
         """
         until, closed, those = self._now() + ENOUGH_S, list[Broker](), [] if self.pinned else list(brokers)
         for broker in those:
@@ -204,7 +206,7 @@ class ClusterVersions:
             try:
                 self.told(_ask(broker, connect, MEET_MS))
             except LinkLost as lost:
-                log.debug("%s: %s was not asked for its release: %s", self._name, broker, lost)
+                log.debug("%s: could not ask %s for its release: %s", self._name, broker, lost)
                 why = lost.__cause__
                 refused = isinstance(why, (SecurityFailure, RemoteError))
                 if refused or (isinstance(why, ConnectionError) and not isinstance(why, ConnectionRefusedError)):
@@ -213,7 +215,7 @@ class ClusterVersions:
         return closed
 
     def _forget_aliases(self, addresses: Collection[Address]) -> None:
-        """What was found under an address that no broker has any more: of a bootstrap list, mostly."""
+        """Forget releases found under addresses that no broker has any more, mostly of a bootstrap list."""
         aliases = [at for at, one in self._found.items() if one.broker.id < 0 and at not in addresses]
         if addresses and len(aliases) < len(self._found):
             for alias in aliases:
@@ -221,15 +223,15 @@ class ClusterVersions:
             self._become(negotiated(self._found.values()))
 
     def due(self, address: Address) -> bool:
-        """Whether a new connection to it is to ask: several that are opened at about the same time ask once."""
+        """True if a new connection to this address is to ask: connections opened at about the same time ask once."""
         asked_at = self._asked_at.get(address)
         return asked_at is None or self._now() - asked_at > TOGETHER_S
 
     def told(self, found: BrokerRelease) -> None:
-        """A broker showed itself to be this.  Raises NoCommonVersion."""
+        """Record the release of a broker.  Raises NoCommonVersion."""
         address = found.broker.host, found.broker.port
         before = self._found.get(address)
-        if found.broker.id < 0 and before is not None:  # by its address alone; which one it is was known
+        if found.broker.id < 0 and before is not None:  # known by its address alone; its id was known before
             found = replace(found, broker=before.broker)
         row = negotiated([found, *(one for at, one in self._found.items() if not _same(one, found))])
         self._asked_at[address] = self._now()
@@ -239,7 +241,7 @@ class ClusterVersions:
             self._become(row)
 
     def _number(self, broker: Broker) -> None:
-        """This is where a broker is: what was found elsewhere under its number is of the past."""
+        """Record a broker's address, and forget what was found under its id at another address."""
         address = broker.host, broker.port
         if broker.id < 0 or address not in self._found:
             return
@@ -254,7 +256,7 @@ class ClusterVersions:
             return
         self.dialect.become(row)
         if before != row.release and not first:
-            log.info("%s: spoken to as Kafka %s from now on, before as %s", self._name, row.release, before)
+            log.info("%s: now used as Kafka %s, before as %s", self._name, row.release, before)
         self._changed(self.dialect)
 
 
@@ -264,8 +266,8 @@ def _same(one: BrokerRelease, other: BrokerRelease) -> bool:
 
 
 class AskingConnect:
-    """A connect whose connections ask their broker first what it is: before any other request is sent to it, and again
-    when it comes back, perhaps as another release."""
+    """Connect function whose connections first ask their broker for its versions, and again after each reconnect, when
+    the broker may have another release."""
 
     def __init__(self, connect: Connect, versions: ClusterVersions) -> None:
         self._connect = connect
@@ -274,7 +276,8 @@ class AskingConnect:
         self.security = security_of(connect)
 
     def __call__(self, address: tuple[str, int], timeout_s: float) -> Any:
-        """Raises OSError, also where the broker does not say what it is, or nothing that we speak."""
+        """Open a connection.  Raises OSError, also if the broker does not report its versions or has none in common
+        with us."""
         if self._versions.due(address):
             try:
                 self._versions.told(_ask(Broker(UNKNOWN_ID, *address), self._connect, int(timeout_s * 1000)))
@@ -287,7 +290,8 @@ class AskingConnect:
         return self._connect(address, timeout_s)
 
     def meet(self, brokers: Iterable[Broker]) -> None:
-        """As ClusterVersions.meet; brokers without a version in common are found by the connections to them."""
+        """Ask the cluster's brokers that were not asked yet.  Brokers without a common version are found by their
+        connections."""
         try:
             self._versions.meet(brokers, self._connect)
         except NoCommonVersion as none:

@@ -1,16 +1,16 @@
-"""A cluster as ZooKeeper describes it: brokers, topics, replicas and leaders.  Reads only; never creates a node.
+"""Cluster view from ZooKeeper: brokers, topics, replicas and leaders.  Reads only; never creates a node.
 
-zk is any started KazooClient, already in its chroot; its exceptions (session over, not connected) go through as they
-are: who holds the session decides about them.  A node that vanished in between is left out.
+zk is any started KazooClient, already in its chroot; its exceptions (session over, not connected) are passed on
+unchanged: the owner of the session handles them.  A node that vanished in between is left out.
 
     /brokers/ids/B                             a broker's address (0.7: text; later: JSON, with its listeners)
     /brokers/topics/T                          0.8 and later: partitions and their replicas
     /brokers/topics/T/partitions/P/state       leader and in-sync replicas of one
-    /config/topics/T                           0.8.1 and later: what a topic has set for itself
+    /config/topics/T                           0.8.1 and later: the settings of a topic
     /brokers/topics/T/B = 2                    0.7: broker B has the partitions B-0 and B-1 of topic T; it leads them,
                                                no other broker has them, and they come and go with it
 
-Many nodes are read at once: a window of them is asked for before the first answer is waited for (kazoo's *_async), so
+Many nodes are read at once: a window of requests is sent before the first response is awaited (kazoo's *_async), so
 that a thousand partitions cost five round trips.
 """
 
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIG = "/config/topics"
-WINDOW = 200  # nodes asked for at a time: whoever shares the client waits behind no more than that
-MAX_TOLD = 1000  # warnings of one reader: anybody may write nodes
+WINDOW = 200  # requests in flight: other users of the client wait behind no more than these
+MAX_TOLD = 1000  # warnings of one reader: any client may write nodes
 _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by reader
 
 
@@ -47,10 +47,11 @@ _told: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # warnings by rea
 
 
 def missing_chroot(zk: Any, connect: str, option: str) -> str | None:
-    """A sentence where the path at the end of a connect string is not there; option: what it was given as.
+    """Return an error if the chroot of a connect string does not exist. option: the option that holds the connect
+    string.
 
-    Brokers create it (from 0.8.2 on; before, an operator does), clients never do: a node below it would fail, or, made
-    with its parents, be where no broker and no other member looks.
+    Brokers create it (since 0.8.2; before, an operator does), clients never do: creating a node below it would fail,
+    or, with its parents, put the node where no broker and no other member looks.
     """
     hosts, _, chroot = connect.partition("/")
     if not zk.chroot or zk.exists("/") is not None:
@@ -59,16 +60,16 @@ def missing_chroot(zk: Any, connect: str, option: str) -> str | None:
 
 
 def no_cluster(zk: Any, connect: str, option: str) -> str | None:
-    """A sentence where no broker has ever registered: mostly the chroot is missing in the connect string.
+    """Return an error if no broker has ever registered: mostly the chroot is missing in the connect string.
 
-    The first broker creates the folder of ids (ZkUtils.createParentPath, from 0.8.2 on setupCommonPaths), and it stays
-    when all brokers are down, which is no reason to stay away from a group.  JVM consumers do not create it.
+    The first broker creates the folder of ids (ZkUtils.createParentPath, since 0.8.2 setupCommonPaths), and it stays
+    when all brokers are down; a consumer may join its group then.  JVM consumers do not create it.
     """
     return None if zk.exists(BROKERS) is not None else no_brokers_under(connect, option)
 
 
 def no_brokers_under(connect: str, option: str) -> str:
-    """What is wrong where no broker is registered, as a question for the operator."""
+    """Return the error for a path where no broker is registered, as a question for the operator."""
     return f"no brokers are registered under {connect}: is the chroot missing in {option}?"
 
 
@@ -76,21 +77,22 @@ def no_brokers_under(connect: str, option: str) -> str:
 
 
 def read_brokers(zk: Any, znodes: Znodes) -> dict[int, Broker]:
-    """Live brokers by id.  One without a listener of the znodes' security protocol is left out, with a warning."""
+    """Return live brokers by id.  A broker without a listener of the znodes' security protocol is left out, with a
+    warning."""
     found: dict[int, Broker] = {}
     for broker, text in _broker_nodes(zk).items():
         try:
             found[broker] = znodes.broker(broker, text)
         except RemoteError as useless:
-            left_out(zk, useless, "what it leads cannot be read or written")
+            left_out(zk, useless, "its partitions cannot be read or written")
     return found
 
 
 def refuse_other_generation(zk: Any, znodes: Znodes) -> None:
-    """Raises OtherGeneration where a live broker is registered as the other generation does it.
+    """Raise OtherGeneration if a live broker is registered in the other generation's form.
 
-    read_brokers leaves such a broker out, so that one that strays does not stop who reads the others: ask this when it
-    found none.
+    read_brokers leaves such a broker out, so that a stray one does not stop readers of the others; call this when it
+    found no broker.
     """
     for broker, text in _broker_nodes(zk).items():
         try:
@@ -98,13 +100,13 @@ def refuse_other_generation(zk: Any, znodes: Znodes) -> None:
         except OtherGeneration:
             raise
         except RemoteError:
-            continue  # no address for us, which read_brokers has told
+            continue  # no address for us; read_brokers has reported it
 
 
 def refuse_secured(zk: Any, znodes: Znodes) -> None:
-    """Raises NoListener where brokers are registered and none has a listener of the znodes' security protocol.
+    """Raise NoListener if brokers are registered and none has a listener of the znodes' security protocol.
 
-    read_brokers leaves such a broker out: ask this when it found none.
+    read_brokers leaves such brokers out; call this when it found no broker.
     """
     secured, plain = _by_listener(zk, znodes)
     if secured and not plain:
@@ -112,25 +114,25 @@ def refuse_secured(zk: Any, znodes: Znodes) -> None:
 
 
 def read_secured(zk: Any, znodes: Znodes) -> dict[int, tuple[str, ...]]:
-    """The endpoints of the brokers that read_brokers leaves out because no listener has the protocol, by id."""
+    """Return the endpoints, by id, of the brokers that read_brokers leaves out because no listener has the protocol."""
     return _by_listener(zk, znodes)[0]
 
 
 def _by_listener(zk: Any, znodes: Znodes) -> tuple[dict[int, tuple[str, ...]], int]:
-    """Endpoints of those brokers, and how many others there are."""
+    """Return the endpoints of the brokers without a listener of the protocol, and the number of other brokers."""
     nodes = _broker_nodes(zk)
     secured = secured_brokers(nodes, znodes)
     return secured, len(nodes) - len(secured)
 
 
 def _broker_nodes(zk: Any) -> dict[int, bytes]:
-    """The data of the registered brokers' nodes by id."""
+    """Return the data of the registered brokers' nodes by id."""
     paths = {f"{BROKERS}/{name}": id for name, id in broker_ids(zk, _children(zk, BROKERS)).items()}
     return {paths[path]: data for path, data in _read(zk, paths).items()}
 
 
 def broker_ids(reader: object, names: Iterable[str]) -> dict[str, int]:
-    """The ids that names below /brokers/ids are; another name is left out, with a warning."""
+    """Return the ids for names below /brokers/ids; other names are left out, with a warning."""
     found = {name: broker_named(name) for name in names}
     for name, number in found.items():
         if number is None:
@@ -138,11 +140,11 @@ def broker_ids(reader: object, names: Iterable[str]) -> dict[str, int]:
     return {name: number for name, number in found.items() if number is not None}
 
 
-UNREADABLE = "none of its partitions can be read or written"
+UNREADABLE = "its partitions cannot be read or written"
 
 
 def left_out(reader: object, senseless: str | RemoteError, so: str = UNREADABLE) -> None:
-    """Warn that a node makes no sense.  Nodes are read again and again: once for each reader is enough."""
+    """Warn that a node cannot be parsed.  Nodes are read repeatedly, so each reader warns once."""
     text = what_is_wrong(senseless) if isinstance(senseless, RemoteError) else senseless
     told = _told.setdefault(reader, set())
     if text not in told and len(told) < MAX_TOLD:
@@ -151,22 +153,22 @@ def left_out(reader: object, senseless: str | RemoteError, so: str = UNREADABLE)
 
 
 def what_is_wrong(senseless: RemoteError) -> str:
-    """Return the sentence about a node that is left out beside others of our generation."""
+    """Return the sentence about an unreadable node that is skipped while others of our generation are used."""
     return senseless.why if isinstance(senseless, OtherGeneration) else str(senseless)
 
 
 def closed_node(path: str) -> str:
-    """Return the sentence about a node that is left out because its ACL does not let us read it."""
-    return f"{path} is closed to us: see zookeeper.auth"
+    """Return the sentence about a node that is skipped because its ACL forbids reading it."""
+    return f"{path} cannot be read because of its ACL; see zookeeper.auth"
 
 
 def told_of(reader: object) -> list[str]:
-    """The sentences about nodes that were left out for this reader."""
+    """Return the sentences about nodes that were skipped for this reader."""
     return sorted(_told.get(reader, ()))
 
 
 def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tuple[str, ...]]:
-    """The endpoints of those brokers that have no listener of the znodes' security protocol, by id."""
+    """Return, by id, the endpoints of brokers that have no listener of the znodes' security protocol."""
     found = {}
     for broker, data in sorted(nodes.items()):
         try:
@@ -174,12 +176,12 @@ def secured_brokers(nodes: Mapping[int, bytes], znodes: Znodes) -> dict[int, tup
         except NoListener as secured:
             found[broker] = secured.endpoints
         except RemoteError:
-            continue  # it makes no sense, or is of another generation: told elsewhere
+            continue  # cannot be parsed, or of another generation: reported elsewhere
     return found
 
 
 def no_listener(found: Mapping[int, tuple[str, ...]]) -> str:
-    """The sentence about a cluster all of whose brokers are such."""
+    """Return the error for a cluster in which no broker has a listener of the protocol."""
     first = min(found)
     return (
         "no broker has a listener of the security protocol that security.protocol names "
@@ -188,8 +190,8 @@ def no_listener(found: Mapping[int, tuple[str, ...]]) -> str:
 
 
 def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
-    """What Dialect.partitions_by_broker is for them: True for 0.7, whose nodes are text, False for the JSON of later
-    ones.  None where there is nothing to tell it by, or both."""
+    """Return Dialect.partitions_by_broker for these nodes: True for 0.7, whose nodes are text, False for the JSON of
+    later releases.  None if there are no nodes, or some of both."""
     found = set()
     for data in nodes:
         if of_counting_broker(data.decode(errors="replace")):
@@ -203,15 +205,15 @@ def partitions_by_broker(nodes: Iterable[bytes]) -> bool | None:
 
 
 def read_topics(zk: Any, znodes: Znodes) -> list[str]:
-    """Names of all topics, sorted."""
+    """Return the names of all topics, sorted."""
     return sorted(_children(zk, TOPICS))
 
 
 def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[PartitionId, list[int]]]:
-    """Replicas by partition for each of the topics that exists.  One whose node makes no sense is left out, with a
+    """Return replicas by partition for each existing topic.  A topic whose node cannot be parsed is left out, with a
     warning.
 
-    Raises OtherGeneration where the topics are those of the other generation, and so are the brokers.
+    Raises OtherGeneration if the topics and the brokers are of the other generation.
     """
     if znodes.PARTITIONS_BY_BROKER:
         return _counted_partitions(zk, znodes, topics)
@@ -230,10 +232,10 @@ def read_partitions(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str,
 
 
 def _leave_out(zk: Any, znodes: Znodes, refused: Sequence[RemoteError], others: bool) -> None:
-    """Warn about nodes below topics that make no sense.
+    """Warn about nodes below topics that cannot be parsed.
 
-    Raises the first OtherGeneration if neither another topic nor any broker is of our generation: anybody may write a
-    node, but hardly to an empty cluster.
+    Raises the first OtherGeneration if neither another topic nor any broker is of our generation: a stray node of any
+    client is ignored, but it is unlikely in an empty cluster.
     """
     strange = next((one for one in refused if isinstance(one, OtherGeneration)), None)
     if strange is not None and not others and not read_brokers(zk, znodes):
@@ -243,7 +245,7 @@ def _leave_out(zk: Any, znodes: Znodes, refused: Sequence[RemoteError], others: 
 
 
 def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What topics have set for themselves (0.8.1 and later); those without a node that brokers write are left out."""
+    """Return the settings of topics (0.8.1 and later); topics without a node that brokers write are left out."""
     paths = {f"{CONFIG}/{topic}": topic for topic in topics}
     found = {}
     for path, data in _read(zk, paths).items():
@@ -256,7 +258,8 @@ def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, d
 
 
 def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """Leader's id of each partition; None: no leader now, or no such node (the controller has yet to write it)."""
+    """Return the leader's id of each partition; None if it has no leader now or its node does not exist yet (the
+    controller writes it)."""
     wanted = list(tps)
     if znodes.PARTITIONS_BY_BROKER:
         return _counted_leaders(zk, znodes, wanted)
@@ -265,7 +268,7 @@ def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict
 
 
 def read_owners(zk: Any, znodes: Znodes, group: str, topics: Iterable[str]) -> dict[TopicPartition, str]:
-    """Owner of each partition that a consumer group has claimed: the thread id that its node holds."""
+    """Return the owner of each partition that a consumer group has claimed: the thread id in its owner node."""
     folders = {znodes.owners(group, topic): topic for topic in topics}
     paths: dict[str, TopicPartition] = {}
     for folder, names in _children_of(zk, folders).items():
@@ -277,7 +280,7 @@ def read_owners(zk: Any, znodes: Znodes, group: str, topics: Iterable[str]) -> d
 
 
 def read_view(zk: Any, znodes: Znodes, topics: Iterable[str]) -> ClusterView:
-    """Brokers, and the given topics with replicas, leaders and in-sync replicas."""
+    """Return brokers, and the given topics with replicas, leaders and in-sync replicas."""
     if znodes.PARTITIONS_BY_BROKER:
         return _counted_view(read_brokers(zk, znodes), _counted_partitions(zk, znodes, topics))
     replicas = read_partitions(zk, znodes, topics)
@@ -307,15 +310,15 @@ def _read_states(
             try:
                 found[tp] = znodes.state(nodes[path], str(tp))
             except RemoteError as senseless:
-                left_out(zk, senseless, "as if it had no leader")
+                left_out(zk, senseless, "treated as a partition without a leader")
     return found
 
 
 class ZookeeperLeaders:
-    """Leaders as nodes have them (kafkawire.cluster.leaders.LeaderSource).
+    """Leaders from ZooKeeper nodes (kafkawire.cluster.leaders.LeaderSource).
 
-    ask(what, read, *args) calls read(zk, *args) with a ZooKeeper client; what it does, in words, is for its errors,
-    which go through as they are.
+    ask(what, read, *args) calls read(zk, *args) with a ZooKeeper client; what: description of the read, for its errors,
+    which are passed on unchanged.
     """
 
     reads_all = False
@@ -351,9 +354,10 @@ class ZookeeperLeaders:
 def _counted_partitions(
     zk: Any, znodes: CountedZnodes, topics: Iterable[str]
 ) -> dict[str, dict[PartitionId, list[int]]]:
-    """[broker] by partition for each of the topics that exists, as counted: the original assigns by just these.
+    """Return [broker] by partition for each existing topic, as its nodes count them: the original assigns exactly
+    these.
 
-    What makes no sense is left out, as in read_partitions.
+    Nodes that cannot be parsed are left out, with a warning.
     """
     folders = {znodes.topic_path(topic): topic for topic in topics}
     counts: dict[str, tuple[str, int]] = {}
@@ -385,8 +389,8 @@ def _counted_partitions(
 
 
 def _counted_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-    """Each partition's own broker; None while that is not registered, or says it has none of that number: asked for
-    such a one it closes the connection."""
+    """Return each partition's own broker; None while that is not registered, or if it has no partition of that number:
+    a request for it would close the connection."""
     live = set(_children(zk, znodes.BROKERS)) if tps else set()
     paths = {tp: znodes.count_path(tp.topic, b) for tp in tps if (b := _broker(tp)) is not None and str(b) in live}
     nodes = _read(zk, dict.fromkeys(paths.values()))
@@ -403,7 +407,7 @@ def _counted_leaders(zk: Any, znodes: CountedZnodes, tps: Sequence[TopicPartitio
 def _counted_view(
     brokers: Mapping[int, Broker], partitions: Mapping[str, Mapping[PartitionId, Sequence[int]]]
 ) -> ClusterView:
-    """Topics with the partitions of live brokers, in order of brokers and index."""
+    """Return topics with the partitions of live brokers, ordered by broker and index."""
     pace, done = Pace(PAUSE_PARTITIONS), 0
     topics: dict[str, dict[PartitionId, PartitionView]] = {}
     for topic, found in partitions.items():
@@ -427,7 +431,7 @@ def _index(tp: TopicPartition) -> int:
 
 
 def _children(zk: Any, path: str) -> list[str]:
-    """Names of the children; none where there is no such node."""
+    """Return the names of the children; empty if the node does not exist."""
     try:
         return list(zk.get_children(path))
     except NoNodeError:
@@ -435,18 +439,18 @@ def _children(zk: Any, path: str) -> list[str]:
 
 
 def _children_of(zk: Any, paths: Iterable[str]) -> dict[str, list[str]]:
-    """Names of the children of each node that is there."""
+    """Return the names of the children of each existing node."""
     return {path: list(names) for path, names in _asked(zk, zk.get_children_async, paths).items()}
 
 
 def _read(zk: Any, paths: Iterable[str]) -> dict[str, bytes]:
-    """The data of each node that is there; empty where it holds null, as the topic nodes of the original 0.7 do."""
+    """Return the data of each existing node; empty for a null, as in the topic nodes of the original 0.7."""
     return {path: found[0] or b"" for path, found in _asked(zk, zk.get_async, paths).items()}
 
 
 def _asked(zk: Any, ask: Callable[[str], Any], paths: Iterable[str]) -> dict[str, Any]:
-    """The responses by path.  Nodes that are closed to us are left out, with a warning; raises NoAuthError if all
-    are."""
+    """Return the responses by path.  Nodes whose ACL forbids reading are left out, with a warning; raises NoAuthError
+    if that is true of all."""
     waiting, found = list(paths), dict[str, Any]()
     closed: dict[str, NoAuthError] = {}
     for at in range(0, len(waiting), WINDOW):

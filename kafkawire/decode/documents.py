@@ -1,6 +1,6 @@
-"""What the JSON documents of both generations share: bytes as text or hex, frames, and where a set ends.
+"""Shared parts of the JSON documents of both generations: bytes as text or hex, frames, and the end of a set.
 
-Bytes come out as `name_utf8` where they are text and as `name_hex` where not; null stays null under the bare name.
+Bytes come out as `name_utf8` if they are text, as `name_hex` otherwise; null stays null under the bare name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkawire.model import Run, Scan
 from kafkawire.primitives import INT32, Bytes, Reader
 
 Document = dict[str, Any]
-PIECE = 1 << 20  # bytes of a file that are copied at once
+PIECE = 1 << 20  # bytes of a file copied at a time
 
 
 def text_or_hex(name: str, value: Bytes | None) -> Document:
@@ -32,7 +32,8 @@ def codec_name(codec: int) -> str:
 
 
 def framed_reader(data: bytes, what: str, framed: bool) -> Reader:
-    """A reader of what a frame holds; the frame's size is held against the bytes.  Truncated, LeftOver, RemoteError."""
+    """Return a reader of a frame's content, after comparing its size field with the bytes.  Raises Truncated, LeftOver,
+    RemoteError."""
     reader = Reader(data, what)
     if framed:
         size = reader.integer(INT32)
@@ -47,7 +48,8 @@ def framed_reader(data: bytes, what: str, framed: bool) -> Reader:
 
 @dataclass(slots=True)
 class Part:
-    """One entry of a set, shown.  outer: the fields of a wrapper or a batch (`kind`) that begins at byte `begin`."""
+    """Document of one entry of a set. outer: the fields of a wrapper or a batch (`kind`) that begins at byte
+    `begin`."""
 
     messages: list[Document]
     kind: str = ""
@@ -56,11 +58,11 @@ class Part:
 
 
 _SEVERAL = {"wrapper": "wrappers", "batch": "batches"}
-Parts = Generator[Part, None, Scan]  # the entries of a set one by one, then how far it goes and its first damage
+Parts = Generator[Part, None, Scan]  # yields entries, then returns the valid length and the first damage
 
 
 def entries(found: Scan, plain: Callable[[Run], Iterator[Document]], fill: Callable[[Run, Part], object]) -> Parts:
-    """Yield the entries of what was scanned, up to damage inside one of them.
+    """Yield the scanned entries, up to damage inside one of them.
 
     plain(run): the messages of a run that is not compressed; fill(run, part): fills in the part of a wrapper.  Both
     raise CorruptMessage.
@@ -82,8 +84,8 @@ def entries(found: Scan, plain: Callable[[Run], Iterator[Document]], fill: Calla
 
 
 def each(parts: Parts, take: Callable[[Part], None]) -> Scan:
-    """Take all parts; wrappers and batches say where they stand and which messages of the set they hold.  Return the
-    scan."""
+    """Pass all parts to `take`; wrappers and batches get their position and the messages of the set that they contain.
+    Return the scan."""
     before = 0
     while True:
         try:
@@ -109,8 +111,8 @@ def _holds(messages: list[Document], before: int) -> Document:
 def collected(parts: Parts, total: int) -> tuple[Document, CorruptMessage | None]:
     """Return the document of a set of `total` bytes, and its damage.
 
-    wrapper, batch       of a set that is one of these and nothing else
-    wrappers, batches    of any other, in the order of the set
+    wrapper, batch       if the set is exactly one of these
+    wrappers, batches    otherwise, in the order of the set
     """
     taken: list[Part] = []
     found = each(parts, taken.append)
@@ -125,7 +127,7 @@ def collected(parts: Parts, total: int) -> tuple[Document, CorruptMessage | None
 
 
 def ends(found: Scan, total: int) -> Document:
-    """How much of a set's bytes was of use, and where the next fetch goes on."""
+    """Return how many of a set's bytes were used, and the next offset to fetch."""
     damage = found.damage
     if damage is not None:
         return {"valid_bytes": damage.position, "result": f"{damage.why.partition(',')[0]} at offset {damage.offset}"}
@@ -140,8 +142,8 @@ def ends(found: Scan, total: int) -> Document:
 def show_log(parts: Parts, data: bytes, base: int | None, show: Callable[[Document], None]) -> CorruptMessage | None:
     """Show the lines of a segment file, and return its damage.  base: the offset in its name, if it has one.
 
-    Each message is a line, behind that of the wrapper or batch that holds it; the last line says where the set ends.
-    Free space of a broker behind the last entry (zeros) is no damage.
+    Each message is a line after the line of its wrapper or batch; the last line says where the set ends.  Zeros that a
+    broker preallocates after the last entry are not damage.
     """
 
     def take(part: Part) -> None:

@@ -1,6 +1,6 @@
-"""What `decode` asks of the generation of a release: its frames and sets as documents.
+"""Documents of frames and sets per generation, for `decode`.
 
-request, message_set, and what answer() gives   bytes -> (document, damage)
+request, message_set, and the result of answer()   bytes -> (document, damage)
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from kafkawire.formats.v07 import layout
 from kafkawire.protocol.apis import APIS, Api
 
 Decoded = tuple[Document, WireError | None]
-Answer = Callable[
-    [bytes, bool, int], Decoded
-]  # (data, framed, start): of responses to one request, which they do not name
+Answer = Callable[[bytes, bool, int], Decoded]  # (data, framed, start) of a response, which does not name its request
 LINES = ("0.7", "0.8", "0.10")  # release lines named without their third number
 
 
 class Generation(Protocol):
-    """suffix: of its segment files; lowest: the start that leaves nothing out."""
+    """Decoders of one generation. suffix: of its segment files; lowest: the start that skips nothing."""
 
     suffix: ClassVar[str]
     lowest: ClassVar[int]
@@ -39,17 +37,18 @@ class Generation(Protocol):
         """Yield the entries of a set, of any size, one by one."""
 
     def log_start(self, base: int | None, start: int | None) -> int:
-        """Where a segment's set begins, by the number in its name and by what was asked.  LocalError: unknown."""
+        """Return the offset where a segment begins, from the number in its name and from --start-offset.  Raises
+        LocalError if unknown."""
 
     def answer(self, api: str | None, version: int | None) -> Answer:
-        """To what is asked by --api and --version.  LocalError, in words of the options."""
+        """Return the decoder of a response for --api and --version.  Raises LocalError naming the options."""
 
     def asked(self, document: Document, api: str | None, version: int | None) -> None:
-        """A request says what it asks: LocalError where the options say something else."""
+        """Raise LocalError if --api or --version differ from those that a request contains."""
 
 
 def generation(release: str) -> Generation:
-    """That of a release.  LocalError with the known ones."""
+    """Return the generation of a release.  Raises LocalError with the known ones."""
     for name, row in DIALECTS.items():
         if f"{release}.".startswith(f"{name}.") or (release in LINES and name.startswith(f"{release}.")):
             return _V08() if row.offsets.count_messages else _V07()
@@ -61,7 +60,7 @@ def snake(name: str) -> str:
 
 
 def plain(name: str) -> str:
-    """A name in any spelling: list_offsets, list-offsets, ListOffsets."""
+    """Return a name in a canonical form: list_offsets, list-offsets and ListOffsets are the same."""
     return re.sub(r"[-_]", "", name).lower()
 
 
@@ -81,16 +80,16 @@ class _V07:
     def log_start(self, base: int | None, start: int | None) -> int:
         found = base if start is None else start
         if found is None:
-            raise LocalError("a segment of 0.7 is named by its first position (20 digits): --start-offset gives it")
+            raise LocalError("the name of a 0.7 segment is its first byte offset (20 digits); give --start-offset")
         return found
 
     def answer(self, api: str | None, version: int | None) -> Answer:
         if version is not None:
             raise LocalError("--version: requests and responses of Kafka 0.7 have none")
         if api is None:
-            raise LocalError("a response does not say what it answers: give --api")
+            raise LocalError("a response does not name its request; give --api")
         if plain(api) not in document07.RESPONSES:
-            raise LocalError(f"--api {api}: answered in Kafka 0.7 are {', '.join(document07.RESPONSES)}")
+            raise LocalError(f"--api {api}: responses of Kafka 0.7 are {', '.join(document07.RESPONSES)}")
         name = plain(api)
         return lambda data, framed, start: document07.response_document(data, framed, name, start)
 
@@ -121,7 +120,7 @@ class _V08:
     def answer(self, api: str | None, version: int | None) -> Answer:
         found = _api(api)
         if found is None or version is None:
-            raise LocalError("a response does not say what it answers: give --api and --version")
+            raise LocalError("a response does not name its request; give --api and --version")
         if version > found.newest:
             raise LocalError(f"--version {version}: {found.name} is known in versions 0 to {found.newest}")
         return lambda data, framed, start: document08.response_document(data, framed, found, version, start)

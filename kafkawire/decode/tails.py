@@ -1,13 +1,13 @@
-"""Tell an entry with a damaged size from one that is cut.  Pure.
+"""Distinguish an entry with a damaged size from a truncated one.  Pure.
 
-Both say more bytes than are left, and no checksum covers the size.  The size is damaged if one of these holds:
+Both declare more bytes than are left, and no checksum covers the size.  The size is damaged if one of these holds:
 
-    the checksum of the entry is right for fewer bytes than it says: up to an entry found behind it, or up to the end
-    an entry with a right checksum is found behind it, with a higher offset where entries have one
+    the checksum of the entry is right for fewer bytes than declared: up to an entry found after it, or up to the end
+    an entry with a right checksum is found after it, with a higher offset if entries have offsets
 
-What a wrapper holds may stand in it uncompressed.  From 0.8 on it has no higher offset than the wrapper; entries of 0.7
-have none, so of a wrapper of 0.7 only the first counts.  A cut message whose value is itself a message set may be taken
-for one with a damaged size.
+The content of a wrapper may look uncompressed in it.  In 0.8 and later its offsets are not higher than the wrapper's;
+0.7 entries have no offsets, so for a 0.7 wrapper only the first rule is used.  A cut message whose value is itself a
+message set may be taken for one with a damaged size.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ Checksum = Callable[[Bytes, int], int]
 
 
 def damaged_size(data: memoryview, at: int, reached: int | None) -> CorruptMessage | None:
-    """Return what is wrong with the entry of 0.8 or later at byte `at`, which says more bytes than are left; None if it
-    is cut.  reached: the offset behind the entry before it, if there is one."""
+    """Return what is wrong with the entry of 0.8 or later at byte `at`, which declares more bytes than are left; None
+    if it is truncated. reached: the offset after the previous entry, if there is one."""
     left = len(data) - at
     if left < _HEAD.size:
         return None
@@ -55,8 +55,8 @@ def damaged_size(data: memoryview, at: int, reached: int | None) -> CorruptMessa
 
 
 def damaged_length07(data: memoryview, at: int, position: int) -> CorruptMessage | None:
-    """Return what is wrong with the entry of 0.7 at byte `at`, `position` of the log, which says more bytes than are
-    left; None if it is cut."""
+    """Return what is wrong with the entry of 0.7 at byte `at`, `position` of the log, which declares more bytes than
+    are left; None if it is truncated."""
     left = len(data) - at
     if left < layout07.HEAD.size:
         return None
@@ -74,7 +74,7 @@ def damaged_length07(data: memoryview, at: int, position: int) -> CorruptMessage
 def _damage(at: int, offset: int, size: int, left: int, why: str | None) -> CorruptMessage | None:
     if why is None:
         return None
-    return CorruptMessage(f"damaged size, it says {size} bytes where {left} are left, and {why}", at, offset)
+    return CorruptMessage(f"damaged size, it declares {size} bytes, {left} are left, and {why}", at, offset)
 
 
 def _reason(
@@ -82,7 +82,8 @@ def _reason(
 ) -> str | None:
     """Return how the size of an entry is known to be damaged; None if it is not.
 
-    begin: the first byte that its checksum covers; behind: where entries may begin, and if their checksums are right.
+    begin: the first byte that its checksum covers; behind: (position, checksum is right) of each possible entry after
+    it.
     """
     if checksum(data[begin:], 0) == crc:
         return "its checksum is that of the bytes up to the end"
@@ -104,7 +105,7 @@ def _borders07(data: memoryview, begin: int) -> Iterator[int]:
 
 
 def _entries_behind(data: memoryview, begin: int, offset: int) -> Iterator[tuple[int, bool]]:
-    """Yield where entries of 0.8 and later with a higher offset seem to begin, and if their checksums are right."""
+    """Yield (position, checksum is right) for each possible entry of 0.8 and later with a higher offset."""
     highs = {(bound >> 32 & 0xFFFFFFFF).to_bytes(4, "big") for bound in (offset, offset + _REACH)}
     high = b"|".join(map(re.escape, sorted(highs)))
     seems = re.compile(rb"(?=(?:" + high + rb")....[\x00-\x7f].......(?:[\x00\x01][\x00-\x0f]|\x02))", re.DOTALL)
@@ -130,7 +131,7 @@ def _smallest(magic: int) -> int:
 
 
 def _checked(data: memoryview, at: int, magic: int) -> tuple[int, int, Checksum]:
-    """Return where what the checksum of an entry covers begins, the checksum, and what computes it."""
+    """Return where the checksummed bytes of an entry begin, the checksum, and the function that computes it."""
     from_head, checksum = (layout.CRC_FROM, crc32c) if magic == RECORD_BATCH else (_CRC_FROM, zlib.crc32)
     (crc,) = _CRC.unpack_from(data, at + from_head - _CRC.size)
     return at + from_head, crc, checksum

@@ -1,4 +1,4 @@
-"""Bytes as programs print them, read back.  Pure.
+"""Parser for bytes as programs print them.  Pure.
 
 000102, 00 01 02, 00:01:02, 0x000102, 0x00 0x01    hex, also as Wireshark and debuggers copy it
 hexdump -C, xxd                                    a dump with offsets, and its text column
@@ -44,7 +44,7 @@ def from_text(text: str) -> bytes | None:
 
 
 def _dump(text: str) -> bytes | None:
-    """A dump with offsets.  A line of * stands for lines that are left out, so such a dump is not known."""
+    """Parse a dump with offsets.  A line of * stands for omitted lines, so such a dump is not accepted."""
     for form in (_XXD, _HEXDUMP):
         rows = [form.fullmatch(line.rstrip()) for line in text.splitlines()]
         if all(rows):
@@ -53,7 +53,7 @@ def _dump(text: str) -> bytes | None:
 
 
 def _numbers(text: str) -> bytes | None:
-    """Numbers with commas or blanks between them, in brackets or not; -128 to 255."""
+    """Parse numbers from -128 to 255, separated by commas or blanks, in brackets or not."""
     listed = _LIST.fullmatch(text)
     words = re.split(r"[\s,]+", (listed[2] if listed else text).strip().rstrip(","))
     if not all(_NUMBER.fullmatch(word) for word in words) or (listed is None and len(words) < 2):
@@ -63,7 +63,8 @@ def _numbers(text: str) -> bytes | None:
 
 
 def _string(text: str) -> bytes | None:
-    """A literal of Python, or a quoted string with escapes whose characters are below U+0100, as Ruby prints it."""
+    """Parse a literal of Python, or a quoted string with escapes whose characters are below U+0100, as Ruby prints
+    it."""
     quoted = text[:1] in "\"'" and len(text) > 1 and text[-1] == text[0]
     if not (quoted or re.match(r"b[\"']|bytearray\(b[\"']", text)):
         return None

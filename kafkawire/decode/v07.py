@@ -1,7 +1,7 @@
 """Frames and message sets of 0.7 as plain values for JSON.
 
-A message says where its entry starts, and safe_commit: what may be committed once it is done.  The other names are
-those of the protocol guide.
+Each message has the offset where its entry starts, and safe_commit: the offset to commit once it is done.  The other
+names are those of the protocol guide.
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from kafkawire.primitives import INT16, INT32, INT64, Reader
 ERROR_NAMES = {-1: "Unknown", 1: "OffsetOutOfRange", 2: "InvalidMessage", 3: "WrongPartition", 4: "InvalidFetchSize"}
 PRODUCE, FETCH, MULTIFETCH, MULTIPRODUCE, OFFSETS = range(5)
 REQUESTS = ("produce", "fetch", "multifetch", "multiproduce", "offsets")
-RESPONSES = ("fetch", "multifetch", "offsets")  # the others are never answered
+RESPONSES = ("fetch", "multifetch", "offsets")  # the other requests have no response
 
 Decoded = tuple[Document, RemoteError | None]
 
 
 def request_document(data: bytes, framed: bool, start: int = LOWEST) -> Decoded:
-    """A request from its id on (with its size in front if framed), and the damage found in a set within.
+    """Return the document of a request that begins with its id (with its size before it if framed), and the damage
+    found in its sets.
 
-    Raises Truncated, LeftOver, RemoteError, and LocalError for an id there is not.
+    Raises Truncated, LeftOver, RemoteError, and LocalError for an unknown id.
     """
     reader = framed_reader(data, "request", framed)
     number = reader.integer(INT16)
     if not 0 <= number < len(REQUESTS):
-        raise LocalError(f"request id {number} is none of Kafka 0.7; known: 0 to {len(REQUESTS) - 1}")
+        raise LocalError(f"unknown request id {number} for Kafka 0.7; known: 0 to {len(REQUESTS) - 1}")
     reader.what = f"{REQUESTS[number]} request"
     out: Document = {"request_id": number}
     damage = None
@@ -58,7 +59,7 @@ _LISTS = {MULTIFETCH: "fetches", MULTIPRODUCE: "produces"}
 
 
 def _part(reader: Reader, number: int, start: int) -> Decoded:
-    """What a request says of one partition."""
+    """Return the document of one partition of a request."""
     out: Document = {"topic": reader.text(reader.integer(INT16)), "partition": reader.integer(INT32)}
     if number in (PRODUCE, MULTIPRODUCE):
         return _with_set(out, reader.take(reader.integer(INT32)), start)
@@ -68,7 +69,8 @@ def _part(reader: Reader, number: int, start: int) -> Decoded:
 
 
 def response_document(data: bytes, framed: bool, api: str, start: int = LOWEST) -> Decoded:
-    """A response to one of RESPONSES from its error code on; see request_document."""
+    """Return the document of a response to one of RESPONSES that begins with its error code, and the damage found in
+    its sets."""
     reader = framed_reader(data, f"{api} response", framed)
     out = _error(reader.integer(INT16))
     read: Mapping[str, Callable[[Reader, Document, int], Decoded]] = {
@@ -90,7 +92,7 @@ def _fetched(reader: Reader, out: Document, start: int) -> Decoded:
 
 
 def _sets(reader: Reader, out: Document, start: int) -> Decoded:
-    """Positions differ from set to set, and nothing says which: each is counted from start."""
+    """Read the sets of a multifetch response.  It does not contain their offsets, so each is counted from start."""
     sets: list[Document] = []
     damage: RemoteError | None = None
     while reader.left:
@@ -119,14 +121,14 @@ def _with_set(out: Document, data: memoryview, start: int) -> Decoded:
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set fetched at position start, up to the first damage, and that damage.  A cut tail is no damage; a wrapper
-    that opens, with those before it, to more than OPEN_LIMIT is."""
+    """Return the document of a set fetched at position start, up to the first damage, and that damage.  A truncated
+    last entry is not damage; a wrapper that exceeds OPEN_LIMIT, together with those before it, is."""
     document, damage = collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
     return {"fetch_offset": start} | document, damage
 
 
 def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None) -> Parts:
-    """Yield the entries of a set.  budget: of all wrappers together; each has its own where it is None."""
+    """Yield the entries of a set.  budget: shared by all wrappers; if None, each has its own."""
     whole, scan = message_set("", 0, start, memoryview(data), None)
 
     def fill(run: Run, part: Part) -> None:
@@ -142,7 +144,7 @@ def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None
 
 
 def _plain(whole: MessageSet, run: Run) -> Iterator[Document]:
-    """One by one, with what a Message leaves out: the entry's own checksum and attributes."""
+    """Yield messages one by one, with what a Message leaves out: the entry's own checksum and attributes."""
     at = run.begin
     while at < run.end:
         length, magic, attributes = HEAD.unpack_from(whole.buffer, at)
@@ -173,6 +175,6 @@ def _wrapper(outer: Wrapper, run: Run) -> Document:
 
 
 def _ignored_tail(outer: Wrapper) -> Document:
-    """How many of the bytes it opens to are those of a cut last entry, where there are any."""
+    """Return how many of a wrapper's decompressed bytes belong to a truncated last entry, if there is one."""
     data, found = opened(outer, 1, OpenBudget(OPEN_LIMIT))
     return {"ignored_tail_bytes": len(data) - found.end} if found.end < len(data) else {}

@@ -1,7 +1,7 @@
 """Frames, message sets and record batches of 0.8 and later as plain values for JSON, named as in the protocol guide.
 
-Bytes come out as `name_utf8` where they are text and as `name_hex` where not; null stays null under the bare name.
-What a set says about itself: messages, valid_bytes, ignored_tail_bytes, next_fetch_offset, and what wraps them.
+Bytes come out as `name_utf8` if they are text, as `name_hex` otherwise; null stays null under the bare name. A set has
+messages, valid_bytes, ignored_tail_bytes, next_fetch_offset, and its wrappers.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _ENTRY = struct.Struct(">qiIBB")  # offset, size, crc, magic, attributes
 
 
 def request_document(data: bytes, framed: bool, start: int = LOWEST) -> tuple[Document, RemoteError | None]:
-    """A request from its api key on (with its size in front if framed), and the damage found in a set within.
+    """Return the document of a request that begins with its api key (with its size before it if framed), and the damage
+    found in its sets.
 
-    Raises Truncated, LeftOver, RemoteError, and LocalError for an api or version we have no table for.
+    Raises Truncated, LeftOver, RemoteError, and LocalError for an unknown api or version.
     """
     reader = framed_reader(data, "request", framed)
     api = apis.api(reader.integer(INT16))
@@ -52,7 +53,7 @@ def request_document(data: bytes, framed: bool, start: int = LOWEST) -> tuple[Do
 def response_document(
     data: bytes, framed: bool, api: Api, version: int, start: int = LOWEST
 ) -> tuple[Document, RemoteError | None]:
-    """A response from its correlation id on; see request_document."""
+    """Return the document of a response that begins with its correlation id, and the damage found in its sets."""
     reader = framed_reader(data, f"{api.name} v{api.known(version)} response", framed)
     head: Document = {"correlation_id": reader.integer(INT32)}
     fields = api.reply.read(reader, version)
@@ -61,7 +62,7 @@ def response_document(
 
 
 def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError | None]:
-    """Fields with sets and bytes turned into values; the first damage met in a set."""
+    """Return fields with sets and bytes decoded, and the first damage met in a set."""
     out: Document = {}
     damages: list[RemoteError | None] = []
     for name, value in fields.items():
@@ -90,15 +91,15 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
 
 
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
-    """A set as fetched at offset start, up to the first damage, and that damage.  A cut tail is no damage (see
-    tails); an entry that opens, with those before it, to more than OPEN_LIMIT is."""
+    """Return the document of a set fetched at offset start, up to the first damage, and that damage.  A truncated last
+    entry is not damage (see tails); an entry that exceeds OPEN_LIMIT, together with those before it, is."""
     return collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
 
 
 def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None) -> Parts:
     """Yield the entries of a set; older entries and record batches may follow each other, as in formats.mixed.
 
-    budget: of all that is compressed together; each entry has its own where it is None.
+    budget: shared by all compressed entries; if None, each has its own.
     """
     view, resume_at = memoryview(data), start
     found = Scan(0, start, (), 0, None)
@@ -159,7 +160,7 @@ def _shown(data: memoryview, batch: Batch, start: int, budget: OpenBudget) -> tu
 
 
 def _needed(data: memoryview, at: int) -> int:
-    """Bytes that the first batch needs, where it is cut (else 0)."""
+    """Return the size of the first batch if it is truncated, else 0."""
     if at or len(data) < LOG_OVERHEAD:
         return 0
     return LOG_OVERHEAD + int.from_bytes(data[8:12], "big")
@@ -183,13 +184,13 @@ def _record(record: Record, batch: Batch) -> Document:
 
 
 def _control(record: Record) -> Document:
-    """What a control record says.  Source: org.apache.kafka.common.record.ControlRecordType."""
+    """Return the document of a control record.  Source: org.apache.kafka.common.record.ControlRecordType."""
     kind = int.from_bytes((record.key or b"")[2:4], "big", signed=True)
     return {"offset": record.offset, "timestamp": record.timestamp_ms, "type": CONTROL_TYPES.get(kind, str(kind))}
 
 
 def _plain_entries(whole: MessageSet, run: Run) -> Iterator[Document]:
-    """One by one, with what a Message leaves out: the entry's own checksum and attributes."""
+    """Yield messages one by one, with what a Message leaves out: the entry's own checksum and attributes."""
     at = run.begin
     while at < run.end:
         _, size, crc, magic, attributes = _ENTRY.unpack_from(whole.buffer, at)

@@ -1,1 +1,1 @@
-"""How messages lie in bytes, a package for each format: layout, scan, read, write, columns."""
+"""Message formats, one package each: layout, scan, read, write, columns."""

@@ -1,11 +1,12 @@
-"""CRC-32 for the compiled loops (compiled.py): what numba makes machine code of.  Imported only where numba is.
+"""CRC-32 for the compiled loops (compiled.py): functions that numba compiles to machine code.  Imported only if numba
+is installed.
 
     _crc32_tables    sixteen bytes a step by sixteen tables: 1 GB/s, everywhere
     _crc32_folded    carry-less multiplication, where the processor has it (pclmulqdq): 64 bytes a step, then 16, and
                      what is left by the tables: 5 GB/s in messages of 100 bytes, more than 10 in those of 1 KB
 
-Folding: sixteen bytes are a polynomial of degree 127; moving it n bits on and adding it to what stands there leaves the
-remainder as it was, and takes one multiplication by x^n mod P for each half (Intel's white paper of 2009, reflected).
+Folding: sixteen bytes are a polynomial of degree 127; shifting it by n bits and adding it to the bytes there does not
+change the remainder, and takes one multiplication by x^n mod P per half (Intel's white paper of 2009, reflected).
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from numba.extending import intrinsic
 
 Crc = Callable[[Any, int, int, Any], Any]  # (octets, from, to, tables) -> the checksum
 
-# x^n mod P for the lower and the upper half, reflected: what moves sixteen bytes on by 64, and by 16.
+# x^n mod P for the lower and the upper half, reflected: shifts sixteen bytes by 64, and by 16.
 _BY_64 = (0x154442BD4, 0x1C6E41596)
 _BY_16 = (0x1751997D0, 0x0CCAA009E)
-_LANES = 4  # states that are folded side by side: the multiplier takes a new pair while it works on others
+_LANES = 4  # states folded side by side, so that the multiplier can start a new pair while it works on others
 
 _I64 = ir.IntType(64)
 _PAIR = ir.VectorType(_I64, 2)
 
 
 def tables() -> Any:
-    """table[k][b]: what byte b does to the checksum when k bytes follow it."""
+    """Return tables with table[k][b]: the effect of byte b on the checksum when k bytes follow it."""
     made = np.zeros((16, 256), dtype=np.uint32)
     for byte in range(256):
         value = byte
@@ -47,7 +48,7 @@ def tables() -> Any:
 
 
 def loader(bits: int, swapped: bool) -> Any:
-    """An unaligned load of so many bits, little endian, or big endian where swapped."""
+    """Return a function that loads `bits` bits from any address, little endian, or big endian if swapped."""
 
     def load(typing: Any, data: Any, at: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -61,7 +62,7 @@ def loader(bits: int, swapped: bool) -> Any:
 
 
 def _octet(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-    """Where byte args[1] of the array args[0] stands."""
+    """Return the address of byte args[1] of the array args[0]."""
     array = context.make_array(signature.args[0])(context, builder, args[0])
     return builder.gep(array.data, [args[1]])
 
@@ -70,7 +71,8 @@ _u64 = loader(64, False)
 
 
 def _by_tables(a: Any, b: Any, table: Any) -> Any:
-    """The checksum of sixteen bytes, before the last inversion: the first eight, which carry what came before, in a."""
+    """Return the checksum of sixteen bytes, before the last inversion: a holds the first eight, combined with the
+    state."""
     low, n8 = np.uint64(0xFF), np.uint64(8)
     return np.uint64(
         table[15, a & low]
@@ -96,7 +98,7 @@ _sixteen = numba.njit(_by_tables, inline="always")
 
 
 def _by_bytes(data: Any, at: Any, end: Any, crc: Any, table: Any) -> Any:
-    """The less than sixteen bytes that are left."""
+    """Return the checksum after the remaining bytes, fewer than sixteen."""
     low, n8 = np.uint64(0xFF), np.uint64(8)
     if at + 8 <= end:
         crc = _sixteen(np.uint64(0), _u64(data, at) ^ crc, table)
@@ -133,7 +135,8 @@ def _crc32_folded(data: Any, at: int, end: int, table: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _fold(typing: Any, data: Any, at: Any, steps: Any) -> Any:
-    """Sixteen bytes, as two numbers, with the remainder of the `steps` times sixteen (at least one) at `at`."""
+    """Return sixteen bytes, as two numbers, with the remainder of `steps` (at least one) times sixteen bytes at
+    `at`."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         blocks = builder.bitcast(_octet(context, builder, signature, args), _PAIR.as_pointer())
@@ -157,7 +160,7 @@ def _fold(typing: Any, data: Any, at: Any, steps: Any) -> Any:
 
 
 def _side_by_side(builder: Any, blocks: Any, steps: Any, top: Any) -> Any:
-    """The largest multiple of _LANES blocks in as many states, which are one in the end."""
+    """Fold the largest multiple of _LANES blocks in that many states, and join these into one."""
     lanes = [cgutils.alloca_once(builder, _PAIR) for _ in range(_LANES)]
     for n, lane in enumerate(lanes):
         first = _block(builder, blocks, ir.Constant(_I64, n))
@@ -188,6 +191,6 @@ def _moved(builder: Any, state: Any, by: tuple[int, int]) -> Any:
 
 
 def best() -> Crc:
-    """The quickest that the processor numba compiles for can run."""
+    """Return the fastest implementation for the processor that numba compiles for."""
     features = cpu_target.target_context.codegen().magic_tuple()[2].split(",")
     return _crc32_folded if "+pclmul" in features else _crc32_tables

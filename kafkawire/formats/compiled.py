@@ -1,12 +1,12 @@
-"""Compiled form (numba, extra `fast`) of the loops over every message.  kernels.py imports it.
+"""Compiled (numba, extra `fast`) loops over messages.  kernels.py imports it.
 
-The loops hold no GIL.  Each format has its own over its entries (v07/loops.py, v01/loops.py); checksums.py has CRC-32.
-Here stand what loads them and the copy of keys and values side by side:
+The loops hold no GIL.  Each format has its own loops over its entries (v07/loops.py, v01/loops.py); checksums.py has
+CRC-32.  This module loads them, and copies keys and values side by side:
 
 starts, sizes   of one column of kafkawire.columns, from row `since` to `until`; a size of -1 is null
 out             bytes, filled from `at` on
 ends            int32, one more than rows: row n is out[ends[n] : ends[n + 1]]
-bits            a bit a row, lowest first: whether it is there.  Zero when it comes in
+bits            one bit per row, lowest first, set if it is not null; must be zero initially
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kafkawire.primitives import Bytes
 def gather(
     data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, at: Any, ends: Any, row: Any, bits: Any
 ) -> tuple[Any, Any]:
-    """(where out is filled to, how many are null)."""
+    """Return (end of the filled part of out, number of nulls)."""
     nulls = 0
     for n in range(since, until):
         size = sizes[n]
@@ -57,7 +57,7 @@ def gather(
 
 
 def total(sizes: Any, since: Any, until: Any) -> Any:
-    """Bytes of those that are not null."""
+    """Return the total bytes of the values that are not null."""
     found = np.int64(0)
     for n in range(since, until):
         found += max(sizes[n], 0)
@@ -65,7 +65,7 @@ def total(sizes: Any, since: Any, until: Any) -> Any:
 
 
 def alike(starts: Any, sizes: Any) -> tuple[Any, Any]:
-    """(the size that all of at least one have, or -2; the distance from each start to the next, or 0)."""
+    """Return (the common size of at least one slice, or -2; the common distance between starts, or 0)."""
     size, last = sizes[0], starts.shape[0] - 1
     step = starts[1] - starts[0] if last else max(size, 1)
     same, even = True, True
@@ -76,7 +76,7 @@ def alike(starts: Any, sizes: Any) -> tuple[Any, Any]:
 
 
 def ascends(numbers: Any, since: Any, until: Any) -> Any:
-    """Whether none is smaller than the one before it."""
+    """Return True if no number is smaller than the one before it."""
     down = 0
     for n in range(since + 1, until):
         down += numbers[n] < numbers[n - 1]
@@ -88,14 +88,15 @@ log = logging.getLogger(__name__)
 # Rows since..until of slices: (data, starts, sizes, since, until).  Row n begins at starts[n]; a size of -1 is null.
 Slices = tuple[Bytes, Sequence[int], Sequence[int], int, int]
 
-_SMALL = 512  # bytes of a slice at any place; larger ones are copied twice for nothing
+_SMALL = 512  # maximum size of a slice for this; larger ones would be copied twice in vain
 _TABLES = tables()
 _NOTHING = np.empty(0, np.int64)
-_MODULES = (checksums, memory, keyloops, v07, v08, v08write, v2, v2write)  # with what is compiled
+_MODULES = (checksums, memory, keyloops, v07, v08, v08write, v2, v2write)  # modules with compiled functions
 
 
 def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, row: Any, bits: Any, table: Any) -> Any:
-    """Checksums of values into out from `row` on, and bits of those that are there; how many are null."""
+    """Write checksums of values to out from `row`, and set bits of those that are not null; return the number of
+    nulls."""
     nulls = 0
     for n in range(since, until):
         if sizes[n] >= 0:
@@ -109,7 +110,7 @@ def _sums(data: Any, starts: Any, sizes: Any, since: Any, until: Any, out: Any, 
 
 
 class Loops(NamedTuple):
-    """What is compiled."""
+    """Compiled functions."""
 
     entries: Callable[[Any, Any, Any, bool, Any], tuple[int, int, int, int]]
     hop: Callable[[Any, int, int, int, int, bool], tuple[int, int, int]]
@@ -128,24 +129,24 @@ class Loops(NamedTuple):
 
 
 class Kernels:
-    """The compiled loops, called with what Python has."""
+    """Compiled loops, called with Python objects."""
 
     def __init__(self, loops: Loops) -> None:
         self._loops = loops
 
     def hop(self, buffer: Bytes, at: int, kind: int, least: int, last: int | None = None) -> tuple[int, int, int]:
-        """Past complete entries of one kind (magic and attributes) of a size from least on: see v08.kernels.
+        """Skip complete entries of one kind (magic and attributes) with a size of at least `least`: see v08.kernels.
 
-        last: only as far as their offsets ascend from it on; None: whatever they are.
+        last: stop where offsets no longer ascend from it; None: do not check offsets.
         """
         return self._loops.hop(_octets(buffer), at, kind, least, last or 0, last is not None)
 
     def room(self, size: int) -> memoryview:
-        """So many bytes of no particular content: a bytearray would be filled with zeros first."""
+        """Return `size` uninitialized bytes: a bytearray would be filled with zeros first."""
         return np.empty(size, np.uint8).data
 
     def cut(self, data: Bytes, starts: memoryview, sizes: memoryview) -> list[bytes | None] | None:
-        """Slices of one size, in a third of the time slices take; None where that does not help, or sizes differ."""
+        """Return slices of one size, in a third of the time of slicing; None if sizes differ or it would not help."""
         if not len(sizes):
             return None
         places = np.asarray(starts)
@@ -159,13 +160,13 @@ class Kernels:
             return evenly
         if size > _SMALL:
             return None
-        # An item of `size` bytes at every byte: taking some of them copies each at once.
+        # An item of `size` bytes at every byte: indexing copies each item at once.
         windows = np.ndarray((len(data) - size + 1,), f"V{size}", data, 0, (1,))
         taken: list[bytes | None] = windows[places].tolist()
         return taken
 
     def index(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool, timed: bool) -> Found | None:
-        """The messages of segments, `most` of them at most; None: an offset does not fit int64.
+        """Index the messages of segments, at most `most`; None if an offset does not fit int64.
 
         timed: any of the segments has format v1.
         """
@@ -181,11 +182,11 @@ class Kernels:
         return Found(columns, (segment, at) if outcome == DAMAGED else None)
 
     def hop07(self, buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
-        """Past complete plain entries of 0.7 of one format that begin before `limit`: see v07.kernels."""
+        """Skip complete plain 0.7 entries of one format that begin before `limit`: see v07.kernels."""
         return self._loops.hop07(_octets(buffer), at, magic, limit)
 
     def index07(self, data: Bytes, rows: list[tuple[int, ...]], most: int, check: bool) -> Found | None:
-        """The same for segments of 0.7, where all are wanted; None: a position does not fit int64."""
+        """Index the messages of all 0.7 segments; None if an offset does not fit int64."""
         try:
             segments = np.array(rows, dtype=np.int64).reshape(len(rows), v07.FIELDS)
         except OverflowError:
@@ -195,7 +196,7 @@ class Kernels:
         return Found([row[:count].data for row in out], None if segment < 0 else (segment, at))
 
     def index2(self, data: Bytes, rows: list[tuple[int, ...]], most: int) -> tuple[Found, bool]:
-        """The messages of record batches, `most` of them at most, and whether any has headers: see v2.loops.
+        """Index the messages of record batches, at most `most`, and return whether any has headers: see v2.loops.
 
         Every number has to fit int64.
         """
@@ -205,7 +206,7 @@ class Kernels:
         return Found([row[:count].data for row in out], None if segment < 0 else (segment, at)), with_headers > 0
 
     def total(self, slices: Sequence[Slices]) -> int:
-        """Bytes of all slices."""
+        """Return the total bytes of all slices."""
         return sum(self._loops.total(_numbers(sizes), since, until) for _, _, sizes, since, until in slices)
 
     def gather(self, slices: Sequence[Slices], data: memoryview) -> Gathered:
@@ -222,7 +223,7 @@ class Kernels:
         return Gathered(ends.data, bits.data if nulls else None, nulls)
 
     def checksums(self, slices: Sequence[Slices]) -> Checksums:
-        """CRC-32 of each slice."""
+        """Return the CRC-32 of each slice."""
         rows = sum(until - since for *_, since, until in slices)
         out, bits = np.empty(rows, np.int64), np.zeros(-(-rows // 8), np.uint8)
         row = nulls = 0
@@ -233,7 +234,7 @@ class Kernels:
         return Checksums(out.data, bits.data if nulls else None, nulls)
 
     def records(self, parts: Sequence[Any]) -> Records:
-        """The records of a batch of rows of columns."""
+        """Encode rows of columns as the records of a batch."""
         laid, size, total = [], 0, self._loops.total
         for columns, since, until in parts:
             places = (columns.key_at, columns.key_size, columns.value_at, columns.value_size, columns.timestamps_ms)
@@ -254,7 +255,8 @@ class Kernels:
         return Records(out[:at].data, number, first, newest)
 
     def entries(self, parts: Sequence[Any], magic: int, numbered: bool) -> tuple[memoryview, int]:
-        """Rows of columns as plain entries of format v0 or v1, and the largest timestamp: see v08write."""
+        """Encode rows of columns as plain entries of format v0 or v1, and return the largest timestamp, too: see
+        v08write."""
         laid, size, total = [], 0, self._loops.total
         for columns, since, until in parts:
             times = columns.timestamps_ms, columns.timestamp_types
@@ -273,7 +275,7 @@ class Kernels:
         return out[:at].data, newest
 
     def laid(self, items: Sequence[Bytes | None]) -> Laid:
-        """The items of a list side by side."""
+        """Lay the items of a list side by side."""
         nulls = items.count(None)
         if not nulls:
             data = b"".join(items)  # type: ignore[arg-type]  # as none is None
@@ -289,12 +291,12 @@ class Kernels:
         return Laid(data, (there.cumsum() - there).data, sizes.data)
 
     def moved(self, places: memoryview, by: int) -> memoryview:
-        """Places so many bytes further on."""
+        """Return positions shifted by `by` bytes."""
         moved: memoryview = (np.asarray(places) + by).data
         return moved
 
     def numbers(self, column: Sequence[int]) -> memoryview:
-        """A column as an array.  LocalError for what is no whole number of 64 bits."""
+        """Return a column as an array.  Raises LocalError for a value that is not an integer of 64 bits."""
         try:
             found: memoryview = _numbers(column).data
         except (OverflowError, TypeError, ValueError) as exc:
@@ -302,9 +304,9 @@ class Kernels:
         return found
 
     def indexes(self, columns: Any, end: int, rule: int, groups: int, keyless: int) -> tuple[memoryview, int]:
-        """Of each of the first rows the index of its key's partition, and the smallest: see kafkawire.keyhashes.
+        """Return the partition index of each key in the first rows, and the smallest index: see kafkawire.keyhashes.
 
-        keyless: that of a row without a key.
+        keyless: index for a row without a key.
         """
         out = np.empty(end, np.int64)
         places = _octets(columns.data), _numbers(columns.key_at), _numbers(columns.key_size)
@@ -312,7 +314,7 @@ class Kernels:
         return out.data, least
 
     def grouped(self, columns: Any, found: Sequence[int], groups: int) -> tuple[Any, list[int], list[int]]:
-        """(the first rows in the order of their groups, where each group begins and the last ends, bytes of each)."""
+        """Return (the first rows ordered by group, the begins of the groups and the end of the last, bytes of each)."""
         rows, headed = _numbers(found), columns.header_size
         firsts, sizes = np.zeros(groups + 1, np.int64), np.zeros(groups, np.int64)
         order = np.empty(len(rows), np.int64)
@@ -321,17 +323,18 @@ class Kernels:
         return order, firsts.tolist(), sizes.tolist()
 
     def taken(self, column: Sequence[int], order: Any) -> memoryview:
-        """The rows of a column in another order."""
+        """Return the rows of a column in another order."""
         taken: memoryview = _numbers(column).take(order).data
         return taken
 
     def ascending(self, offsets: Sequence[int], since: int, until: int) -> bool:
-        """Whether none of these is smaller than the one before it."""
+        """Return True if no offset is smaller than the one before it."""
         return self._loops.ascends(_numbers(offsets), since, until)
 
 
 class Gathered(NamedTuple):
-    """ends: int32 from 0 on, one more than rows.  validity: a bit a row, lowest first; None where nothing is null."""
+    """Values side by side. ends: int32 starting at 0, one more than rows. validity: one bit per row, lowest first; None
+    if nothing is null."""
 
     ends: memoryview
     validity: memoryview | None
@@ -339,7 +342,8 @@ class Gathered(NamedTuple):
 
 
 class Checksums(NamedTuple):
-    """numbers: int64, 0 of a null.  validity as in Gathered."""
+    """Checksums of values. numbers: int64, 0 for a null. validity: one bit per row, 0 for null; None if nothing is
+    null."""
 
     numbers: memoryview
     validity: memoryview | None
@@ -347,7 +351,7 @@ class Checksums(NamedTuple):
 
 
 class Laid(NamedTuple):
-    """Bytes side by side, where each begins, and its size; -1: null."""
+    """Values side by side: their bytes, begins and sizes; size -1: null."""
 
     data: bytes
     starts: memoryview
@@ -355,7 +359,7 @@ class Laid(NamedTuple):
 
 
 class Records(NamedTuple):
-    """Records of a batch, how many, its first timestamp and its largest; -1: none."""
+    """Encoded records of a batch, their number, first and largest timestamp; -1: none."""
 
     data: memoryview
     rows: int
@@ -369,7 +373,7 @@ class Found(NamedTuple):
 
 
 def _octets(buffer: Bytes) -> Any:
-    """A buffer as the kernels were compiled for: read only."""
+    """Return a buffer in the form that the kernels were compiled for: read only."""
     octets = np.frombuffer(buffer, np.uint8)
     octets.flags.writeable = False
     return octets
@@ -380,26 +384,27 @@ def _numbers(column: Sequence[int]) -> Any:
 
 
 def load(cache: Path | None) -> Kernels:
-    """Compile (a second or a few), or load what was compiled (0.2 s); it is kept in the folder `cache`, if any.
+    """Compile the kernels (one to a few seconds), or load them from the folder `cache`, if any (0.2 s).
 
-    Raises RuntimeError when what comes out is wrong.
+    Raises RuntimeError if a compiled kernel computes wrong results.
     """
     if cache is not None:
         before, own = numba.config.CACHE_DIR, cache / _sources()
         numba.config.CACHE_DIR = str(own)
         try:
             make_folder(own)
-            own.chmod(FOLDER)  # numba makes folders by the umask, where a group may write: none comes through this one
+            own.chmod(FOLDER)  # numba creates folders by the umask, which may let a group write
             return _checked(_build(cache=True))
-        except Exception as exc:  # a full disk, a file cut by a crash: numba raises whatever it meets
-            log.warning("compiled kernels in %s are of no use: %s; compiling for this process only", cache, exc)
+        except Exception as exc:  # a full disk, a file truncated by a crash: numba raises any exception
+            log.warning("compiled kernels in %s cannot be used: %s; compiling for this process only", cache, exc)
         finally:
             numba.config.CACHE_DIR = before
     return _checked(_build(cache=False))
 
 
 def _sources() -> str:
-    """Names what is compiled.  numba looks at the file of a function, not at those of the functions it calls."""
+    """Return a name for the compiled sources. numba checks the file of a function, but not those of the functions that
+    it calls."""
     files = [__file__, *(str(module.__file__) for module in _MODULES)]
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
 
@@ -453,12 +458,12 @@ def _build(cache: bool) -> Kernels:
     return Kernels(Loops(*(numba.njit(kind, **options)(loop) for kind, loop in zip(kinds, loops, strict=True))))
 
 
-_crc: Any = None  # the compiled checksum: what _sums calls; each generation's loops have it, too
+_crc: Any = None  # the compiled checksum that _sums calls; the loops of each generation have it, too
 
 
 def _checked(made: Kernels) -> Kernels:
-    """Compared with zlib once: what comes from a cache was compiled somewhere else."""
-    for size in (49, 1049):  # checksums of long and of short messages are computed in different ways
+    """Return the kernels after one comparison with zlib: a cache may have been compiled elsewhere."""
+    for size in (49, 1049):  # short and long messages use different algorithms
         value = bytes(n % 251 for n in range(size))
         body = b"\x00\x00\xff\xff\xff\xff" + size.to_bytes(4, "big") + value
         start = (7).to_bytes(8, "big") + (len(body) + 4).to_bytes(4, "big")
@@ -466,14 +471,14 @@ def _checked(made: Kernels) -> Kernels:
         found = made.index(entry, [(0, len(entry), 0, 0, 0, 0, 0, 0, 0)], 1, True, False)
         right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 22, -1, 26, size]
         if not right or made.hop(entry, 0, 0, 14) != (len(entry), 1, 7):
-            raise RuntimeError("a compiled kernel computes nonsense")
+            raise RuntimeError("a compiled kernel computes wrong results")
         entry = (size + 6).to_bytes(4, "big") + b"\1\0" + zlib.crc32(value).to_bytes(4, "big") + value
         found = made.index07(entry, [(0, len(entry), -1, 7, 0, 0)], 1, True)
         right = found is not None and not found.damaged and [x[0] for x in found.columns] == [7, 10, size]
         if not right or made.hop07(entry, 0, -1, 1) != (len(entry), 1):
-            raise RuntimeError("a compiled kernel of 0.7 computes nonsense")
+            raise RuntimeError("a compiled kernel of 0.7 computes wrong results")
     record = bytes((24, 0, 1, 2, 2)) + b"k" + bytes((4,)) + b"vv" + bytes((2, 2)) + b"h" + bytes((1,))  # with a header
     packed, any_headers = made.index2(record, [(0, len(record), 1, 0, 7, 8, 1000, False, 0)], 1)
     if not any_headers or packed.damaged or [x[0] for x in packed.columns] != [8, 5, 1, 7, 2, 999, 0, 9, 4]:
-        raise RuntimeError("a compiled kernel of record batches computes nonsense")
+        raise RuntimeError("a compiled kernel of record batches computes wrong results")
     return made

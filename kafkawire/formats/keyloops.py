@@ -1,6 +1,6 @@
-"""The loops that hash keys, and that group rows, as they are compiled: see kafkawire.formats.compiled.
+"""Compiled loops that hash keys and group rows: see kafkawire.formats.compiled.
 
-Rows are those of kafkawire.columns from `since` to `until`.  The rules are those of kafkawire.keyhashes.
+Rows are rows `since` to `until` of kafkawire.columns. kafkawire.keyhashes describes the rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _u32 = loader(32, False)
 def indexes(
     data: Any, key_at: Any, key_size: Any, since: Any, until: Any, rule: Any, groups: Any, keyless: Any, out: Any
 ) -> Any:
-    """The group of each row by the hash of its key, `keyless` for one without, FAILS; the smallest of all."""
+    """Write the group of each row by the hash of its key, `keyless` for a row without one, or FAILS; return the
+    smallest of all."""
     least: Any = np.int64(0)
     code: Any = np.int64(0)
     for n in range(since, until):
@@ -65,10 +66,10 @@ def indexes(
 
 
 def grouped(found: Any, key_size: Any, value_size: Any, header_size: Any, firsts: Any, sizes: Any, order: Any) -> None:
-    """The rows in the order of their groups, those of a group in the order they come in.
+    """Order rows by group; rows of one group keep their order.
 
-    found: the group of each row.  firsts: where the rows of each group begin in `order`, and behind the last one their
-    number.  sizes: bytes of keys, values and headers of each group.  Both are 0 when they come in.
+    found: the group of each row.  firsts: begin of each group in `order`, and at the end the number of rows.  sizes:
+    bytes of keys, values and headers of each group.  firsts and sizes must be zero initially.
     """
     rows, groups, headed = found.shape[0], sizes.shape[0], header_size.shape[0] > 0
     for n in range(rows):

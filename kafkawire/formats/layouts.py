@@ -1,10 +1,10 @@
-"""How sets become messages and columns in either generation: the bounds, and the way from layouts to columns.
+"""Shared parts of reading sets as messages or columns: limits on decompression, and columns from layouts.
 
-OpenBudget    bytes that compressed entries may open to, side by side in memory: one for each piece of a set
-Walk          what stays the same on the way through a set that is read message by message
-Layout        what columns are read from: wrappers opened, stretches of plain entries in the bytes they were laid into
+OpenBudget    limit on the decompressed bytes in memory at a time; each piece of a set has its own
+Walk          state of reading a set message by message
+Layout        source of columns: plain entries and the content of wrappers, side by side
 Indexing      index() and pieces(), out of a generation's own layouts
-middle        where a part is cut in two
+middle        index at which a part is split in two
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from kafkawire.primitives import Bytes
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
 
-# Bytes that what is opened of a set at once may have: all of it where all of its columns are asked for, one piece where
-# it is read in pieces, one top-level entry (with those nested in it) where it is read message by message.
+# Limit on the decompressed bytes of a set at one time: of the whole set if all its columns are requested, of one piece
+# if it is read in pieces, of one top-level entry (with those nested in it) if it is read message by message.
 OPEN_LIMIT = 128 << 20
 MAX_DEPTH = 4  # wrappers in wrappers: 0.7 and 0.9 store what a producer nested, and nobody nests on purpose
 _WHOLE = 1 << 62  # as a piece's size
@@ -36,22 +36,22 @@ LayoutT = TypeVar("LayoutT", bound="Layout[Any]")
 
 @dataclass(slots=True)
 class OpenBudget:
-    """Bytes that compressed entries may open to, all of them together.  Handed down to each that is opened."""
+    """Limit on the total decompressed bytes, passed to each decompression."""
 
     limit: int
-    left: int = field(init=False)  # of the limit
-    exceeded: bool = field(default=False, init=False)  # an entry opens to more than was left
+    left: int = field(init=False)  # bytes left
+    exceeded: bool = field(default=False, init=False)  # an entry exceeded what was left
 
     def __post_init__(self) -> None:
         self.left = self.limit
 
     @property
     def untouched(self) -> bool:
-        """Nothing was opened yet: an entry that exceeds it now exceeds it alone."""
+        """True if nothing was decompressed yet: an entry that exceeds the budget now exceeds it alone."""
         return self.left == self.limit
 
     def opened(self, codec: int, data: Bytes) -> Bytes:
-        """Data decompressed.  RemoteError where it makes no sense; OpensTooLarge where it is more than is left."""
+        """Decompress data.  Raises RemoteError if it is damaged, OpensTooLarge if it exceeds what is left."""
         try:
             found = compression.opened(codec, data, self.left)
         except OpensTooLarge as why:
@@ -60,7 +60,7 @@ class OpenBudget:
                 raise
             name = compression.CODEC_NAMES[codec]
             raise OpensTooLarge(
-                f"{name} data opens to more than limit {self.limit} bytes, of which {self.left} are left"
+                f"{name} data decompresses to more than the limit of {self.limit} bytes, of which {self.left} are left"
             ) from why
         self.left -= len(found)
         return found
@@ -68,7 +68,7 @@ class OpenBudget:
 
 @dataclass(slots=True)
 class Walk:
-    """What stays the same on the way through a set."""
+    """State of reading one set."""
 
     topic: str
     partition: PartitionId
@@ -79,67 +79,68 @@ class Walk:
 
 @dataclass(slots=True)
 class Layout(Generic[SegmentT]):
-    """Segments in the order of their messages, up to where the first wrapper cannot be read on."""
+    """Segments in the order of their messages, up to the first wrapper that cannot be read."""
 
-    resume_at: int  # what to commit once all of it is done, if nothing is damaged
-    budget: OpenBudget  # of what is opened into it
+    resume_at: int  # offset to commit once all of it is done, if nothing is damaged
+    budget: OpenBudget  # limit on the bytes decompressed into it
     pieces: list[Bytes] = field(default_factory=list)
     segments: list[SegmentT] = field(default_factory=list)
     damage: CorruptMessage | None = None
     size: int = 0  # bytes of the pieces
-    full: bool = False  # it ends before an entry that opens to more than its budget had left
+    full: bool = False  # it ends before an entry that exceeds what its budget had left
 
     def lay(self, data: Bytes) -> int:
-        """Append bytes; where they begin."""
+        """Append bytes, and return where they begin."""
         begin = self.size
         self.pieces.append(data)
         self.size += len(data)
         return begin
 
     def back_to(self, pieces: int, segments: int, size: int) -> None:
-        """Take off what was laid since it had so many pieces, segments and bytes."""
+        """Undo everything laid since there were this many pieces, segments and bytes."""
         del self.pieces[pieces:], self.segments[segments:]
         self.size, self.damage = size, None
 
     def data(self) -> Bytes:
-        """All that was laid: as it came in where that is a single piece."""
+        """Return all laid bytes; a single piece is not copied."""
         return self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
 class Indexing(Generic[LayoutT]):
-    """The columns of sets of one generation.
+    """Reader of columns for one generation.
 
-    layouts(set, check_crcs, budget, most_bytes): layouts of a set in pieces of about most_bytes, at least one, each
-        made when asked for; budget: of the first of them, each further one has one with the same limit
-    columns_of(kernels, layout, start, check_crcs): the columns of one; start is what was reached by the pieces before
+    layouts(set, check_crcs, budget, most_bytes): yields layouts of a set in pieces of about most_bytes, at least one,
+    each made when requested; budget: of the first piece, further pieces have their own with the same limit
+    columns_of(kernels, layout, start, check_crcs): columns of one layout; start: offset that the previous pieces
+    reached
     """
 
     layouts: Callable[[MessageSet, bool, OpenBudget, int], Iterator[LayoutT]]
     columns_of: Callable[[Kernels | None, LayoutT, int, bool], Columns]
 
     def index(self, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Columns:
-        """The columns of a set.  Damage stands beside what comes before it.
+        """Return the columns of a set; damage is returned beside the columns before it.
 
-        Raises SetTooLarge where its entries open to more than limit bytes, and LibraryMissing.
+        Raises SetTooLarge if its entries exceed limit decompressed bytes, and LibraryMissing.
         """
         return self.index_by(compiled(len(message_set.buffer)), message_set, check_crcs, limit)
 
     def index_by(
         self, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT
     ) -> Columns:
-        """The same as index() by a form of one's choice; None: in pure Python."""
+        """Return the columns of a set, read by these kernels; None: in pure Python."""
         return self.index_within(OpenBudget(limit), kernels, message_set, check_crcs)
 
     def index_within(
         self, budget: OpenBudget, kernels: Kernels | None, message_set: MessageSet, check_crcs: bool
     ) -> Columns:
-        """The same as index_by() with what is left of a budget."""
+        """Return the columns of a set, read by these kernels (None: in pure Python) within the rest of a budget."""
         layout = next(self.layouts(message_set, check_crcs, budget, _WHOLE))
         if layout.full:
             raise SetTooLarge(
-                f"{message_set.tp} at {message_set.start}: the {len(message_set.buffer):,} bytes of a message set open "
-                f"to more than {budget.limit:,}, too much for all of its columns at once; read it in pieces "
+                f"{message_set.tp} at {message_set.start}: the {len(message_set.buffer):,} bytes of a message set "
+                f"decompress to more than {budget.limit:,}, too much for all of its columns at once; read it in pieces "
                 "(MessageSet.pieces), or fetch fewer bytes (fetch.message.max.bytes)"
             )
         return self.columns_of(kernels, layout, message_set.start, check_crcs)
@@ -151,9 +152,10 @@ class Indexing(Generic[LayoutT]):
         most_bytes: int = PIECE_BYTES,
         limit: int = OPEN_LIMIT,
     ) -> Iterator[Columns]:
-        """The same in pieces of about most_bytes, each made when it is asked for; at least one, and some may be empty.
+        """Yield the columns of a set in pieces of about most_bytes, each made when requested; at least one, and some
+        may be empty.
 
-        The resume_at of the last one is the set's, unless it has damage.
+        The resume_at of the last piece is the set's, unless it has damage.
         """
         yield from self.pieces_by(compiled(len(message_set.buffer)), message_set, check_crcs, most_bytes, limit)
 
@@ -165,7 +167,7 @@ class Indexing(Generic[LayoutT]):
         most_bytes: int = PIECE_BYTES,
         limit: int = OPEN_LIMIT,
     ) -> Iterator[Columns]:
-        """The same as pieces() by a form of one's choice; None: in pure Python."""
+        """Yield the columns of a set in pieces, read by these kernels; None: in pure Python."""
         reached = message_set.start
         for layout in self.layouts(message_set, check_crcs, OpenBudget(limit), most_bytes):
             found = self.columns_of(kernels, layout, reached, check_crcs)

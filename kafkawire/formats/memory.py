@@ -1,6 +1,6 @@
-"""Copies and stores of the compiled loops (compiled.py): bytes at any place of an array, without bounds checks.
+"""Copies and stores of the compiled loops (compiled.py): bytes at any position of an array, without bounds checks.
 
-Imported only where numba is.  Loads: checksums.loader.
+Imported only if numba is installed.  Loads: checksums.loader.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 @intrinsic  # type: ignore[untyped-decorator]
 def copy(typing: Any, out: Any, at: Any, data: Any, start: Any, size: Any) -> Any:
-    """size bytes; they do not overlap.  What numba makes of slices looks whether they do, for each."""
+    """Copy `size` bytes that do not overlap.  A slice assignment in numba checks for overlap each time."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         places = []
@@ -29,7 +29,7 @@ def copy(typing: Any, out: Any, at: Any, data: Any, start: Any, size: Any) -> An
 
 
 def storer(bits: int) -> Any:
-    """An unaligned store of so many bits, big endian."""
+    """Return a function that stores `bits` bits at any address, big endian."""
 
     def store(typing: Any, data: Any, at: Any, number: Any) -> Any:
         def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:

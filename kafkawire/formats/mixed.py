@@ -1,7 +1,7 @@
 """Message sets of Kafka 0.11 and later, whose logs hold entries of formats v0 and v1 and record batches side by side.
 
-The format stands at the same byte of each.  A set is read stretch by stretch, each by the module of its format
-(v01, v2); nearly all sets are of one, and then that module's reader is theirs.  What is to be sent is made, checked,
+The magic byte is at the same position in each.  A set is read in stretches of one kind, each by the module of its
+format (v01, v2); nearly all sets have one kind and use that module's reader.  Entries to send are encoded, checked,
 counted and split in one format.
 """
 
@@ -55,9 +55,9 @@ def message_set(
     high_watermark: int | None,
     aborted: Sequence[tuple[int, int]] = (),
 ) -> tuple[MessageSet, Scan]:
-    """The complete entries of a fetched buffer as a set, and the scan that found them.  Raises nothing.
+    """Return the complete entries of a fetched buffer as a set, and the scan that found them.  Raises nothing.
 
-    aborted: (producer id, first offset) of the transactions whose messages are left out, as the Fetch reply has them.
+    aborted: (producer id, first offset) of the transactions whose messages are left out, from the Fetch reply.
     """
     found = scan(buffer, start, aborted)
     view = buffer[: found.end]
@@ -96,14 +96,14 @@ def scan(buffer: Bytes, start: int, aborted: Sequence[tuple[int, int]] = ()) -> 
 
 
 def _stretch(buffer: Bytes, begin: int, start: int, transactions: batchscan.AbortedTransactions) -> Scan:
-    """The entries of one kind from byte `begin` on."""
+    """Scan the entries of one kind that begin at byte `begin`."""
     if is_batch(buffer, begin):
         return batchscan.scan(buffer, start, transactions, begin)
     return scan_older(buffer, begin, start)
 
 
 def scan_older(buffer: Bytes, begin: int, start: int) -> Scan:
-    """Find the complete entries of formats v0 and v1 from byte `begin` on."""
+    """Find the complete entries of formats v0 and v1, beginning at byte `begin`."""
     found = v01.scan(memoryview(buffer)[begin:] if begin else buffer, start)
     if not begin:
         return found
@@ -122,27 +122,28 @@ def changes(buffer: Bytes, found: Scan) -> bool:
 
 
 def is_batch(buffer: Bytes, begin: int = 0) -> bool:
-    """Whether the entry at byte `begin` is a record batch, as far as its bytes go."""
+    """True if the entry at byte `begin` is a record batch, as far as its bytes are there."""
     return len(buffer) - begin > MAGIC_AT and buffer[begin + MAGIC_AT] == RECORD_BATCH
 
 
 def cut(buffer: memoryview, run: Run, limit: int) -> Iterator[Run]:
-    """A run as runs of at most limit bytes, in order; an entry that is larger by itself goes alone."""
+    """Yield a run as runs of at most limit bytes, in order; a larger entry is yielded alone."""
     return batchscan.cut(buffer, run, limit) if run.magic >= RECORD_BATCH else entries.cut(buffer, run, limit)
 
 
 def before(buffer: memoryview, run: Run, until: int) -> Run | None:
-    """What of a run stands before position `until`, as a run; None: nothing that may travel alone."""
+    """Return the part of a run before position `until` as a run; None if no such part can be sent alone."""
     return batchscan.before(buffer, run, until) if run.magic >= RECORD_BATCH else entries.before(buffer, run, until)
 
 
 def stamped(buffer: memoryview, run: Run) -> bool:
-    """Whether a broker set the timestamp of any entry of the run (LogAppendTime)."""
+    """True if a broker set the timestamp of any entry of the run (LogAppendTime)."""
     return batchscan.stamped(buffer, run) if run.magic >= RECORD_BATCH else entries.stamped(buffer, run)
 
 
 def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
-    """The entry at byte `begin`; None: where it ends is unknown, since its size leads to no other."""
+    """Return the entry at byte `begin`; None if its end is unknown, because no entry follows at the end that its size
+    gives."""
     return (
         batchscan.entry_at(buffer, begin, position)
         if is_batch(buffer, begin)
@@ -151,20 +152,21 @@ def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
 
 
 def behind(buffer: Bytes, begin: int, position: int) -> int | None:
-    """The offset behind an entry whose head stands at byte `begin`; None: not even that is there."""
+    """Return the offset after the entry whose header is at byte `begin`; None if the header is incomplete."""
     return batchscan.behind(buffer, begin, position) if is_batch(buffer, begin) else v01.behind(buffer, begin, position)
 
 
 def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
-    """A first entry that says it is larger than all that the broker has, though more was asked for."""
-    return v01.cut_short(buffer, scan, position, asked)  # offset and size are those of every format
+    """Return the damage of a first entry that declares more bytes than the broker has, though more were requested; else
+    None."""
+    return v01.cut_short(buffer, scan, position, asked)  # offset and size are at the same place in every format
 
 
 # ---- read ------------------------------------------------------------------------------------------------------
 
 
 def _stretches(message_set: MessageSet) -> Iterator[MessageSet]:
-    """The set as sets of one kind each."""
+    """Yield the set as sets of one kind each."""
     groups = [tuple(runs) for _, runs in groupby(message_set.runs, lambda run: run.magic >= RECORD_BATCH)]
     for number, runs in enumerate(groups, 1):
         reader = batches.READER if runs[0].magic >= RECORD_BATCH else v01.READER
@@ -173,19 +175,19 @@ def _stretches(message_set: MessageSet) -> Iterator[MessageSet]:
 
 
 def messages(message_set: MessageSet, check_crcs: bool = True) -> Iterator[Message]:
-    """The messages of a set from its start on, lazily.  Raises CorruptMessage as the modules of the formats do."""
+    """Yield the messages of a set from its start, lazily.  Raises CorruptMessage as the modules of the formats do."""
     return chain.from_iterable(part.messages(check_crcs) for part in _stretches(message_set))
 
 
 def pieces(message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES) -> Iterator[Columns]:
-    """The columns of a set in pieces; at least one, and some may be empty."""
+    """Yield the columns of a set in pieces; at least one, and some may be empty."""
     return _pieces(message_set, [part.pieces(check_crcs, most_bytes) for part in _stretches(message_set)])
 
 
 def pieces_by(
     kernels: Kernels | None, message_set: MessageSet, check_crcs: bool = True, most_bytes: int = PIECE_BYTES
 ) -> Iterator[Columns]:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Yield the columns of a set in pieces, read by these kernels; None: in pure Python."""
     parts = list(_stretches(message_set)) or [message_set]
     forms = [batches.pieces_by if part.reader is batches.READER else v01.pieces_by for part in parts]
     found = [form(kernels, part, check_crcs, most_bytes) for form, part in zip(forms, parts, strict=True)]
@@ -202,7 +204,7 @@ def _pieces(message_set: MessageSet, parts: Sequence[Iterator[Columns]]) -> Iter
 
 
 def index(message_set: MessageSet, check_crcs: bool = True) -> Columns:
-    """The columns of a set of several formats, joined.  Raises SetTooLarge."""
+    """Return the columns of a set of several formats, joined.  Raises SetTooLarge."""
     kernels, budget = compiled(len(message_set.buffer)), OpenBudget(OPEN_LIMIT)
 
     def columns(part: MessageSet) -> Iterator[Columns]:
@@ -247,16 +249,17 @@ def _joined(parts: Sequence[Columns]) -> Columns:
     )
 
 
-READER = SetReader(messages, index, pieces, cut, before, stamped)  # of sets that hold both kinds
+READER = SetReader(messages, index, pieces, cut, before, stamped)  # of sets with both kinds of entries
 
 
-# ---- write, and inspect what is to be written ------------------------------------------------------------------
+# ---- write, and inspect entries to be written ---------------------------------------------------------------------
 
 
 def encode(
     messages: Iterable[v01.Row], codec: int = 0, magic: int = 0, headers: Sequence[Bytes | None] | None = None
 ) -> bytes:
-    """Plain entries in format `magic`, one wrapper, or one record batch: as interfaces.MessageFormats has it."""
+    """Encode messages as plain entries in format `magic`, one wrapper, or one record batch: see
+    interfaces.MessageFormats."""
     if magic == RECORD_BATCH:
         return write.encode(messages, codec, headers)
     return v01.encode(messages, codec, magic, headers)
@@ -270,36 +273,37 @@ def encode_lists(
     codec: int = 0,
     magic: int = 0,
 ) -> Encoded:
-    """The same of messages in lists of equal length, at least one."""
+    """Encode messages given as lists of equal length, at least one."""
     if magic == RECORD_BATCH:
         return write.encode_lists(keys, values, timestamps_ms, headers, codec)
     return v01.encode_lists(keys, values, timestamps_ms, headers, codec, magic)
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
-    """The same of rows of columns, without an object a message where the format is v2."""
+    """Encode rows of columns; in format v2 without one object per message."""
     if magic == RECORD_BATCH:
         return write.encode_columns(parts, codec)
     return v01.encode_columns(parts, codec, magic)
 
 
 def may_pass(entries: Bytes, begin: int, start: int) -> bool:
-    """Whether a broker takes the records of a fetched batch from a producer as they are: see v2.write.  Raises
+    """True if a broker accepts the unchanged records of a fetched batch from a producer: see v2.write.  Raises
     CorruptMessage."""
     return write.may_pass(entries, begin, start)
 
 
 def check(entries: Bytes) -> CorruptMessage | None:
-    """The first damage in complete entries of one format: a wrong checksum, or bytes that make no entry."""
+    """Return the first damage in complete entries of one format: a wrong checksum, or bytes that are not an entry; None
+    if there is none."""
     return write.check(entries) if is_batch(entries) else v01.check(entries)
 
 
 def count(entries: Bytes) -> int:
-    """Messages in complete entries of one format; a wrapper counts as one."""
+    """Return the number of messages in complete entries of one format; a wrapper counts as one."""
     return write.count(entries) if is_batch(entries) else v01.count(entries)
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
     """Return a part as two, of about the same size or with `first` messages in the first one; [part] for a single
-    message.  Raises CorruptMessage for what cannot be read."""
+    message.  Raises CorruptMessage for entries that cannot be read."""
     return write.split(part, first) if part.magic == RECORD_BATCH else v01.split(part, first)

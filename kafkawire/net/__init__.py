@@ -1,1 +1,1 @@
-"""Bytes on their way: a session (no socket), a link (one socket), links (one pool a cluster)."""
+"""Connections to brokers: a session (no socket), a link (one socket), links (one pool per cluster)."""

@@ -1,7 +1,8 @@
-"""Many requests to many brokers over one link each: all brokers work at once, and none waits for another's response.
+"""Send many requests to many brokers over one link each: all brokers work at once, and none waits for another's
+response.
 
-No more than WINDOW_BYTES of requests are in flight to a broker: they fit what the socket takes at once, so neither side
-waits for the other to read.  A broker that is lost concerns its own requests only.
+No more than WINDOW_BYTES of requests are in flight to a broker: they fit into the socket's buffer, so neither side
+waits for the other to read.  A lost broker affects only its own requests.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ ResponseT = TypeVar("ResponseT")
 def exchange(
     links: Links, requests: Mapping[Broker, Sequence[tuple[KeyT, Request[ResponseT]]]], purpose: str
 ) -> dict[KeyT, ResponseT | LinkLost]:
-    """The response to each request by its key; LinkLost where the connection broke before it came.
+    """Send all requests, and return each response by its key; LinkLost if the connection broke before it came.
 
     The links are lent for the exchange (Links.lent).
     """
@@ -46,17 +47,17 @@ def exchange(
 
 
 class _Flight(Generic[KeyT, ResponseT]):
-    """The requests of one broker."""
+    """Requests to one broker."""
 
     def __init__(self, link: Link, requests: Sequence[tuple[KeyT, Request[ResponseT]]]) -> None:
         self.link = link
-        self.waiting: deque[tuple[KeyT, int]] = deque()  # sent, with their bytes
+        self.waiting: deque[tuple[KeyT, int]] = deque()  # sent requests, with their bytes
         self._unsent = deque(requests)
         self._in_flight = 0  # bytes
 
     def send(self) -> None:
-        """Send as much as the window takes, one request at least."""
-        with suppress(LinkLost):  # the link raises it again when its response is asked for
+        """Send as many requests as the window allows, at least one."""
+        with suppress(LinkLost):  # the link raises it again when the response is requested
             while self._unsent and (not self.waiting or self._in_flight + self._unsent[0][1].size <= WINDOW_BYTES):
                 key, request = self._unsent.popleft()
                 self.waiting.append((key, request.size))
@@ -64,7 +65,7 @@ class _Flight(Generic[KeyT, ResponseT]):
                 self.link.send(request)
 
     def receive(self, found: dict[KeyT, Any]) -> None:
-        """Wait for one response, and send what that makes room for."""
+        """Wait for one response, then send further requests if the window allows."""
         try:
             body = self.link.receive().body
         except LinkLost as lost:

@@ -1,21 +1,22 @@
-"""One connection to one broker: a transport around a Session.  Plain blocking calls; knows no greenlet and no thread.
+"""One connection to one broker: a transport around a Session.  All calls block; greenlets and threads are not used
+here.
 
-The socket comes from `connect`, which is that of groundwork.connecting or anything that behaves like it (the daemon
-gives gevent's): waiting then means waiting for that kind of socket.  A connect of kafkawire.net.security returns a
-transport instead (TLS), and has a `greeting` where brokers want a login (SASL): it comes before the first request, and
-again when the login is about to end.  A link has one user at a time, which Links sees to: it lends a link to one
-caller, or keeps it for one task.  That user may send in one task while it receives in another, as a producer does.
+The socket comes from `connect`, which is groundwork.connecting's or a compatible function (the daemon passes gevent's):
+calls wait as that kind of socket does.  A connect of kafkawire.net.security returns a transport instead (TLS), and has
+a `greeting` if brokers require a login (SASL): it runs before the first request, and again when the login is about to
+expire.  A link has one user at a time, which Links ensures: it lends a link to one caller, or keeps it for one task.
+That user may send in one task while it receives in another, as a producer does.
 
     closed      not connected yet; the first send connects
     open
-    broken      after any socket error, time-out or senseless reply, and after close(): every call raises LinkLost,
-                .broken says why.  A link is never mended, because which of the outstanding requests
-                happened is unknown: take a new one (Links does)
-    draining    broken, because the other side ended the connection while a request was sent: what it had answered
-                before may wait in the socket, and receive() gives it, then raises LinkLost
+    broken      after any socket error, time-out or invalid reply, and after close(): every call raises LinkLost,
+                .broken says why.  A link is never reopened, because the outcome of its outstanding requests is
+                unknown: use a new one (Links does)
+    draining    broken, because the other side ended the connection while a request was sent: its earlier
+                responses may be in the socket, and receive() returns them, then raises LinkLost
 
-While a new login is due, requests are held back until those in flight are answered: a broker takes nothing but the
-login between its first and its last step (KIP-368).
+While a new login is due, requests are held back until those in flight are answered: during a login a broker accepts no
+other request (KIP-368).
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ ResponseT = TypeVar("ResponseT")
 
 Connect = Callable[[tuple[str, int], float], Any]
 SIZE_BYTES = 4
-IDLE_S = 180.0  # load balancers and NATs forget a connection after four minutes or later, and tell nobody
+IDLE_S = 180.0  # load balancers and NATs silently drop a connection after four minutes or later
 MAX_TOKEN_BYTES = 1 << 20
 
 
 class SecurityFailure(OSError):
-    """TLS or SASL of a connection failed; the text is a sentence about the broker.  final: the same settings fail
-    again until someone changes them, or the broker's."""
+    """TLS or SASL of a connection failed; its text is a sentence about the broker. final: it will fail again until our
+    settings or the broker's are changed."""
 
     def __init__(self, sentence: str, final: bool = True) -> None:
         super().__init__(sentence)
@@ -55,7 +56,7 @@ class SecurityFailure(OSError):
 
 
 class Login(Protocol):
-    """What a greeting may do on a link: nothing else is sent or received meanwhile."""
+    """Operations of a greeting on a link, while nothing else is sent or received."""
 
     @property
     def broker(self) -> Broker: ...
@@ -64,39 +65,40 @@ class Login(Protocol):
         """Send a request and wait for its response.  Raises OSError, RemoteError."""
 
     def token(self, token: bytes) -> bytes:
-        """Send bytes behind their size alone, and wait for what is answered so.  Raises OSError, RemoteError."""
+        """Send bytes after their size field alone, and wait for a response framed the same way.  Raises OSError,
+        RemoteError."""
 
 
 class Greeting(Protocol):
-    """Logs in on a new connection, or again on one whose login is about to end."""
+    """Login on a new connection, or again on one whose login is about to expire."""
 
     def __call__(self, login: Login) -> float | None:
-        """Seconds from its begin until it has to be done again; None: never.
+        """Log in, and return the seconds from the begin of the login until the next one is due; None: never.
 
         Raises SecurityFailure, OSError, RemoteError.
         """
 
 
 class LinkObserver(Protocol):
-    """Learns of each request and response, while one is set."""
+    """Observer of each request and response."""
 
     def sending(self, link: Link, request: Request[Any]) -> None:
-        """A request is about to be sent."""
+        """Called before a request is sent."""
 
     def sent(self, link: Link) -> None:
-        """All its bytes are given to the socket."""
+        """Called when the socket has taken all bytes of the last request."""
 
     def received(self, link: Link, count: int, replies: int) -> None:
-        """So many bytes came, and so many responses are whole with them."""
+        """Called when `count` bytes came, which completed `replies` responses."""
 
 
 class Link:
-    """A connection to `broker`, opened on the first send.
+    """Connection to `broker`, opened on the first send.
 
-    timeout_ms bounds the connecting, and each silence while bytes are waited for or wait to be taken: a reply that
-    trickles in is not timed out, one that stops is.  A fetch may wait max_wait_ms on the broker: keep it well below.
+    timeout_ms limits connecting, and each silence while the link waits to receive or send bytes: a slow reply does not
+    time out, one that stops does.  A fetch may wait max_wait_ms on the broker: keep that well below.
 
-    observer: of all links of the process (a profile); None: none.
+    observer: for all links of the process (a profile); None: none.
     """
 
     observer: ClassVar[LinkObserver | None] = None
@@ -111,17 +113,17 @@ class Link:
     ) -> None:
         self.broker = broker
         self.broken: LinkLost | None = None
-        self.closed_here = False  # by close(), and by nothing that happened to it
+        self.closed_here = False  # by close(), not by an error
         self.draining = False
-        self.keeps_sent = False  # closing it drops nothing of what was written, whatever is unanswered
-        self.aborts_at_exit = False  # the kernel sends nothing more once this process is killed; before it is opened
+        self.keeps_sent = False  # closing drops nothing that was written, even with unanswered requests
+        self.aborts_at_exit = False  # drop unsent bytes if this process is killed; set before opening
         self._session = Session(client_id, buffers)
         self._connect = connect
         self._greeting: Greeting | None = getattr(connect, "greeting", None)
         self._logging_in = False
         self._login_ends: float | None = None  # on the clock of time.monotonic
-        self._held: deque[Request[Any]] = deque()  # until the next login is done
-        self._holding = threading.Lock()  # of what is held; never kept during a wait
+        self._held: deque[Request[Any]] = deque()  # requests held back until the next login is done
+        self._holding = threading.Lock()  # guards _held; never held during a wait
         self._timeout_s = timeout_ms / 1000
         self._transport: Transport | None = None
         self._used_at = 0.0  # when bytes were last sent or received
@@ -130,21 +132,22 @@ class Link:
 
     @property
     def outstanding(self) -> int:
-        """Requests sent, or held back for a login, and not yet answered; those of a login itself do not count."""
+        """Return the number of requests sent, or held back for a login, that are not yet answered, without those of a
+        login itself."""
         in_flight = 0 if self._logging_in else self._session.outstanding + len(self._replies)
         return in_flight + len(self._held)
 
     @property
     def connected(self) -> bool:
-        """Whether its connection is open."""
+        """True if its connection is open."""
         return self._transport is not None and self.broken is None
 
     def call(self, request: Request[ResponseT], before: Callable[[], object] = lambda: None) -> ResponseT:
         """Send one request and wait for its reply's body; None for one that has no reply (acks 0).
 
-        before() is called once the connection is made and logged in, right before the bytes go: what it raises is
-        raised, and nothing was sent.  Raises LinkLost (unknown outcome) on any socket error, time-out, or reply that is
-        not a reply.
+        before() is called once the connection is open and logged in, right before the bytes are sent: its exceptions
+        are passed on, and then nothing was sent.  Raises LinkLost (unknown outcome) on any socket error, time-out, or
+        invalid reply.
         """
         self.send(request, before)
         body: Any = self.receive().body if request.expects_reply else None
@@ -152,10 +155,11 @@ class Link:
         return response
 
     def send(self, request: Request[Any], before: Callable[[], object] = lambda: None) -> None:
-        """Send a request without waiting for the response; connects first when need be.  Raises LinkLost.
+        """Send a request without waiting for the response; connects first if necessary.  Raises LinkLost.
 
-        before: as of call(); not for a request that is held back, which only one behind others in flight can be.
-        A caller that is ended while it sends closes the link: part of a frame may be sent.
+        before: called right before the bytes are sent, as in call(); it is not allowed for a request that may be held
+        back, that is, with others in flight.  If the calling task is killed while it sends, the link is closed: part of
+        a frame may be sent.
         """
         self.open()
         waiting = self.outstanding
@@ -174,35 +178,36 @@ class Link:
             raise self._lost(error) from error
 
     def receive(self) -> Reply:
-        """The next reply, in the order of the requests.  Raises LinkLost; so it does when nothing is outstanding."""
+        """Return the next reply, in the order of the requests.  Raises LinkLost, also if nothing is outstanding."""
         if not self.draining:
             self._check()
         while not self._replies:
             if self._held and not self._session.outstanding:
                 self._release_held()
             if self._transport is None or not self._session.outstanding:
-                raise LinkLost(f"{self.broker}: asked for a reply, but no request is outstanding")
+                raise LinkLost(f"{self.broker}: receive() was called, but no request is outstanding")
             self._receive_some()
         return self._replies.popleft()
 
     def closed_by_peer(self) -> bool:
-        """Whether the other side has ended the connection (closed or reset it): a look that does not wait.
+        """True if the other side has closed or reset the connection; does not wait.
 
-        Where requests have no replies nothing else tells.  False before the link is open, True once it is broken.
+        If requests have no replies, this is the only way to find out.  False before the link is open, True once it is
+        broken.
         """
         if self.broken is not None:
             return True
         return self._transport is not None and self._transport.ended()
 
     def stale(self) -> bool:
-        """Whether another link should take the next request, since the other side has ended this idle connection, or a
-        NAT on the way may have forgotten it.  Closing it is no outage, and no outcome is unknown."""
+        """True if the next request should use another link, since the other side has closed this idle connection, or a
+        NAT may have dropped it.  Closing it is not an outage, and leaves no unknown outcome."""
         if self.outstanding:
             return False
         return self.closed_by_peer() or (self.connected and clocks.boot() - self._used_at > IDLE_S)
 
     def close(self) -> None:
-        """Close for good, from anywhere: calls that wait raise LinkLost."""
+        """Close permanently, from any task or thread: waiting calls raise LinkLost."""
         if self.broken is None:
             self.closed_here = True
             self.broken = LinkLost(f"{self.broker}: the link was closed{self._loss()}")
@@ -210,7 +215,7 @@ class Link:
         self._shut()
 
     def _after_fork(self) -> None:
-        """Break it in a forked child: the connection is the parent's, who reads the responses."""
+        """Mark the link broken in a forked child: the connection belongs to the parent, which reads the responses."""
         if self.broken is None:
             self.closed_here = True
             self.broken = LinkLost(f"{self.broker}: {belongs_to_parent('the link')}")
@@ -223,7 +228,7 @@ class Link:
             raise type(self.broken)(str(self.broken))
 
     def open(self) -> None:
-        """Connect now, unless that is done.  Raises LinkLost."""
+        """Connect now, unless connected.  Raises LinkLost."""
         self._check()
         if self._transport is not None:
             return
@@ -238,7 +243,7 @@ class Link:
                 opened.close()
             raise self._lost(error, "connecting: ") from error
         self._transport, self._used_at = made, clocks.boot()
-        if self.broken is not None:  # closed while we were connecting
+        if self.broken is not None:  # closed while connecting
             self._shut()
             raise type(self.broken)(str(self.broken))
         if self._greeting is not None:
@@ -256,14 +261,15 @@ class Link:
             raise
 
     def _close_if_ended(self, error: BaseException) -> None:
-        """Close the link where its caller was ended, by what is no Exception, in the middle of a frame or a login."""
+        """Close the link if a BaseException, such as the kill of a task, ended its caller in the middle of a frame or a
+        login."""
         if not isinstance(error, Exception):
             self.close()
 
     # login ------------------------------------------------------------------------------------------------------------
 
     def ask(self, request: Request[ResponseT]) -> ResponseT:
-        """For a greeting: one request while nothing else is in flight."""
+        """Send one request of a greeting and return its response, while nothing else is in flight."""
         self._connected().send_all(self._session.send(request))
         while not self._replies:
             self._receive_now()
@@ -271,11 +277,12 @@ class Link:
         return response
 
     def token(self, token: bytes) -> bytes:
-        """For a greeting: bytes behind their size alone, as brokers up to 0.11 want them."""
+        """Send bytes of a greeting after their size field alone, as brokers up to 0.11 require, and return the
+        response."""
         self._connected().send_all([len(token).to_bytes(SIZE_BYTES, "big"), token])
         size = int.from_bytes(self._exactly(SIZE_BYTES), "big")
         if size > MAX_TOKEN_BYTES:
-            raise RemoteError(f"an answer of {size} bytes in a login is none")
+            raise RemoteError(f"a response of {size} bytes in a login is invalid")
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
@@ -289,7 +296,7 @@ class Link:
         return bytes(data)
 
     def _log_in(self) -> None:
-        """Let the greeting work."""
+        """Run the greeting."""
         assert self._greeting is not None
         began = time.monotonic()
         self._logging_in = True
@@ -303,7 +310,7 @@ class Link:
         self._login_ends = None if lasts_s is None else began + lasts_s
 
     def _held_back(self, request: Request[Any]) -> bool:
-        """Whether a request waits for the next login.  With nothing in flight the login is done at once.  Raises
+        """True if a request is held back for the next login.  With nothing in flight the login is done at once.  Raises
         LinkLost."""
         with self._holding:
             due = self._login_ends is not None and time.monotonic() >= self._login_ends
@@ -319,7 +326,7 @@ class Link:
         return False
 
     def _release_held(self) -> None:
-        """Log in again, then send what was held back; while it is sent, others that are sent wait behind it."""
+        """Log in again, then send the requests held back; requests made meanwhile are sent after them."""
         try:
             self._log_in()
             while True:
@@ -334,12 +341,12 @@ class Link:
     # bytes ------------------------------------------------------------------------------------------------------------
 
     def _receive_some(self) -> None:
-        """Read what there is into what the session wants next."""
+        """Read available bytes into the buffer that the session offers."""
         try:
             self._receive_now()
         except (OSError, RemoteError) as error:
             if self.draining:
-                self.draining, self.broken = False, None  # which requests have no answer is known now
+                self.draining, self.broken = False, None  # the requests without a response are known now
             raise self._lost(error) from error
 
     def _receive_now(self) -> None:
@@ -358,7 +365,7 @@ class Link:
         return self._transport
 
     def _lost(self, error: Exception, doing: str = "") -> LinkLost:
-        """The link is broken by this error; the first reason stays."""
+        """Mark the link broken by this error; the first reason is kept."""
         if self.broken is None:
             silence = f"no byte within {self._timeout_s:g} s" if isinstance(error, TimeoutError) else ""
             said = getattr(error, "strerror", None) or str(error)  # without the number of an errno

@@ -1,10 +1,10 @@
-"""The links to one cluster: one per broker and purpose, because a fetch that waits blocks everything behind it.
+"""Pool of links to one cluster: one per broker and purpose, because a waiting fetch blocks all requests after it.
 
 purpose     "fetch", "produce", "metadata", "offsets" …: any word
-lane        several connections to a broker for one purpose: each lane of a pool has its own
+lane        one of several connections to a broker for one purpose: each lane of a pool has its own connection
 pin         the lane that a partition uses as long as its broker leads it
-lent        taken out of the pool for one caller, until it gives the link back.  Whoever comes meanwhile gets another
-            connection, so no link has two users, and no request waits behind another one that a broker does not answer
+lent        taken out of the pool for one caller, until it returns the link.  Other callers get another connection
+            meanwhile, so no link has two users, and no request waits after one that a broker does not answer
 kept        used by one task for as long as it runs (a fetcher, a connection of a producer): for requests in flight
 """
 
@@ -21,9 +21,9 @@ from kafkawire.protocol.request import Request
 
 
 class Links:
-    """A pool of links; takes no part in what goes over them.  Connecting happens on a link's first send.
+    """Pool of links; it never sends or receives itself.  A link connects on its first send.
 
-    buffers: what fetched sets are received into, where several pools are to share it; else each has its own.
+    buffers: buffers for fetched sets, if several pools share them; otherwise each pool has its own.
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class Links:
         self.client_id = client_id
         self._connect = connect
         self._timeout_ms = timeout_ms
-        self._links: dict[tuple[int, str], Link] = {}  # those that are not lent
+        self._links: dict[tuple[int, str], Link] = {}  # links that are not lent
         self._lent: dict[Link, tuple[int, str]] = {}
-        self._silent: set[Broker] = set()  # the last request that a link was lent for had no answer
-        self._buffers = buffers or Buffers()  # of all links together
+        self._silent: set[Broker] = set()  # brokers that did not answer the last request over a lent link
+        self._buffers = buffers or Buffers()  # shared by all links
         self._ended = False
 
     @property
     def connect(self) -> Connect:
-        """What opens the connections; kafkawire.net.security.security_of says how."""
+        """Return the function that opens connections; kafkawire.net.security.security_of returns its security."""
         return self._connect
 
     def call(
@@ -54,9 +54,9 @@ class Links:
         request: Request[ResponseT],
         before: Callable[[], object] = lambda: None,
     ) -> ResponseT:
-        """Send one request over a link that is lent for it, and wait for the response.  Raises LinkLost.
+        """Send one request over a lent link, and wait for the response.  Raises LinkLost.
 
-        before: as of Link.call.
+        before: called right before the bytes are sent, as in Link.call.
         """
         with self.lent(broker, purpose) as link:
             return link.call(request, before)
@@ -64,16 +64,16 @@ class Links:
     def lent(self, broker: Broker, purpose: str) -> AbstractContextManager[Link]:
         """Lend a link to the caller until the block ends.
 
-        It is a new one where the idle link is stale, which is no outage, or belongs to another address.
-        A link that comes back with responses outstanding is closed: they would be taken for those of the next request.
-        After end() it is a broken one, whose calls raise LinkLost.
+        It is a new link if the idle one is stale, which is not an outage, or belongs to another address.  A link
+        returned with outstanding responses is closed: they would be mistaken for responses to the next request.  After
+        end() it is a broken link, whose calls raise LinkLost.
         """
         return self._lend(broker, (broker.id, purpose))
 
     @contextmanager
     def _lend(self, broker: Broker, key: tuple[int, str]) -> Iterator[Link]:
-        link = self._links.pop(key, None)  # in one step, also between threads
-        if link is not None and link.outstanding:  # a kept one: its task goes on with it
+        link = self._links.pop(key, None)  # one atomic step, also between threads
+        if link is not None and link.outstanding:  # a kept link: its task continues to use it
             self._links.setdefault(key, link)
             link = None
         elif link is not None and (link.broker != broker or link.stale()):
@@ -97,17 +97,17 @@ class Links:
                 link.close()
 
     def answering_first(self, brokers: Iterable[Broker]) -> list[Broker]:
-        """Sort brokers any of which can answer: those that did not answer when they were asked last come last.
+        """Sort equivalent brokers: those that did not answer their last request come last.
 
-        A broker that hangs then costs a time-out once, not at each question.
+        A hanging broker then costs one time-out, not one per request.
         """
         return sorted(brokers, key=lambda broker: broker in self._silent)
 
     def link(self, broker: Broker, purpose: str) -> Link:
         """Return the kept link of a purpose that one task alone uses; all others are lent.
 
-        It is a new one when there is none, it is broken or stale, or the broker has another address.  After end() it is
-        a broken one, whose calls raise LinkLost.
+        It is a new link if there is none, the old one is broken or stale, or the broker has another address.  After
+        end() it is a broken link, whose calls raise LinkLost.
         """
         key = (broker.id, purpose)
         link = self._links.get(key)
@@ -126,12 +126,13 @@ class Links:
         return Link(broker, self.client_id, self._connect, self._timeout_ms, self._buffers)
 
     def lane(self, number: int) -> Links:
-        """Links to the same brokers over connections of their own, which end with the pool's; 0: the pool itself."""
+        """Return links to the same brokers over separate connections, which are closed with the pool's; 0: the pool
+        itself."""
         return self if number == 0 else _Lane(self, number)
 
     def connected(self, purpose: str) -> dict[int, int]:
-        """Number of open connections for a purpose, those of lanes included, by the id of each broker that has links
-        for it."""
+        """Return the number of open connections for a purpose, including lanes, by the id of each broker with links for
+        it."""
         counts: dict[int, int] = {}
         lent = [(key, link) for link, key in list(self._lent.items())]  # list(): other threads lend meanwhile
         for (broker, name), link in [*list(self._links.items()), *lent]:
@@ -140,17 +141,17 @@ class Links:
         return counts
 
     def meet(self, brokers: Iterable[Broker]) -> None:
-        """Name the brokers of the cluster to a connect that wants to know them before it connects."""
+        """Pass the brokers of the cluster to a connect function that has to know them before it connects."""
         meet: Callable[[Iterable[Broker]], object] | None = getattr(self._connect, "meet", None)
         if meet is not None:
             meet(brokers)
 
     def drop(self, broker: Broker, purpose: str) -> None:
-        """Close and forget the links to a broker for one purpose; calls that wait on them raise LinkLost."""
+        """Close and forget the links to a broker for one purpose; waiting calls raise LinkLost."""
         self._close(lambda key: key == (broker.id, purpose))
 
     def close(self, purpose: str | None = None) -> None:
-        """Close all links, or those of one purpose; calls that wait raise LinkLost.  The pool can be used on."""
+        """Close all links, or those of one purpose; waiting calls raise LinkLost.  The pool can still be used."""
         self._close(lambda key: purpose in (None, key[1]))
 
     def _close(self, meant: Callable[[tuple[int, str]], bool]) -> None:
@@ -161,7 +162,7 @@ class Links:
             link.close()
 
     def end(self) -> None:
-        """Close all links, and open no other: a caller that waited on one would go on with the next broker."""
+        """Close all links, and open no new ones: a waiting caller would otherwise continue with the next broker."""
         self._ended = True
         self.close()
 
@@ -170,12 +171,12 @@ class Links:
 
 
 class Pins:
-    """Which of the connections to its broker a partition uses: always the same one as long as that broker leads it, so
-    that nothing of a partition overtakes anything.  The one with the fewest partitions is taken for a new one: a number
-    made from the partition's, as the JVM's AbstractFetcherManager.getFetcherId, gives every second connection nothing
-    where leaders stand in turns.
+    """Assignment of partitions to the connections of their leader.  A partition keeps its connection as long as the
+    broker leads it, so that its requests stay in order.  A new partition gets the connection with the fewest: a number
+    computed from the partition's, as in the JVM's AbstractFetcherManager.getFetcherId, leaves every second connection
+    unused if leaders alternate.
 
-    lanes: connections to a broker.
+    lanes: number of connections to a broker.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -184,7 +185,7 @@ class Pins:
         self._pinned: dict[int, list[int]] = {}  # partitions of each lane, by broker id
 
     def lane(self, tp: TopicPartition, broker_id: int) -> int:
-        """The lane of a partition that this broker leads, from 0 on."""
+        """Return the lane (0, 1, …) of a partition that this broker leads."""
         if self.lanes == 1:
             return 0
         pin = self._pins.get(tp)
@@ -198,14 +199,14 @@ class Pins:
         return lane
 
     def forget(self, tp: TopicPartition) -> None:
-        """The partition is not used any more."""
+        """Forget a partition that is no longer used."""
         pin = self._pins.pop(tp, None)
         if pin is not None:
             self._pinned[pin[0]][pin[1]] -= 1
 
 
 class _Lane(Links):
-    """One more connection to each broker for each purpose, kept by the pool."""
+    """Additional connection to each broker for each purpose, kept by the pool."""
 
     def __init__(self, pool: Links, number: int) -> None:
         super().__init__(pool.client_id, pool._connect, pool._timeout_ms, pool._buffers)

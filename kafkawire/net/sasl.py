@@ -1,10 +1,11 @@
-"""SASL mechanisms of a client, as conversations: bytes to send are yielded, what is answered is sent in.
+"""Client-side SASL mechanisms as generators: they yield the bytes to send and are sent the responses.
 
     PLAIN          RFC 4616
-    SCRAM-SHA-…    RFC 5802, 7677; Kafka's own names and passwords are UTF-8 as they are
-    OAUTHBEARER    RFC 7628, as KIP-255
+    SCRAM-SHA-…    RFC 5802, 7677; Kafka uses names and passwords as UTF-8 without SASLprep
+    OAUTHBEARER    RFC 7628 as in KIP-255
 
-No socket and no clock.  Raises Unexpected for an answer that is none, or that shows a server which does not know us.
+Uses no socket and no clock.  Raises Unexpected for an invalid response, or one that shows that the server does not know
+our credentials.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
 SCRAM = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
 # Kafka sets 4,096 to 16,384 (ScramMechanism); its command of the ZooKeeper days had no upper limit.  A million take
-# about half a second of CPU time: what a broker may cost us, once a connection.
+# about half a second of CPU time, which is the most that a broker may cost us per connection.
 MIN_ITERATIONS, MAX_ITERATIONS = 4096, 1_000_000
 _END = b"\x01"
 
 
 class Unexpected(Exception):
-    """The server's part of the conversation cannot be right; the text continues `the broker …`."""
+    """The server's response is invalid; the text continues `the broker …`."""
 
 
 def plain(user: str, password: str) -> Conversation:
-    """Raises ValueError for a name or password that cannot be sent."""
+    """Run PLAIN. Raises ValueError for a name or password that cannot be sent."""
     if "\0" in user or "\0" in password:
         raise ValueError("a name or password with a zero character")
     yield f"\0{user}\0{password}".encode()
@@ -48,8 +49,8 @@ def scram(
     nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     derive: Callable[[str, bytes, bytes, int], bytes] = hashlib.pbkdf2_hmac,
 ) -> Conversation:
-    """mechanism: a key of SCRAM.  derive: hashlib.pbkdf2_hmac, or what calls it in a thread: it takes half a second at
-    most."""
+    """Run SCRAM. mechanism: a key of SCRAM.  derive: hashlib.pbkdf2_hmac, or a function that calls it in a thread: it
+    takes at most half a second."""
     algorithm = SCRAM[mechanism]
     ours = nonce()
     bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={ours}"
@@ -73,13 +74,13 @@ def scram(
     server_key = hmac.digest(salted, b"Server Key", algorithm)
     expected = base64.b64encode(hmac.digest(server_key, signed, algorithm)).decode()
     if not hmac.compare_digest(last.get("v", "").encode(), expected.encode()):
-        raise Unexpected("cannot prove that it knows our password: it is not the cluster it says it is")
+        raise Unexpected("cannot prove that it knows our password: it may be an impostor")
 
 
 def oauthbearer(token: str, extensions: Mapping[str, str]) -> Conversation:
-    """extensions: SASL extensions (KIP-342).  A refusal is JSON, which is acknowledged."""
+    """Run OAUTHBEARER. extensions: SASL extensions (KIP-342).  A refusal is JSON, which the client acknowledges."""
     if any(ord(character) < 0x21 or ord(character) > 0x7E for character in token) or not token:
-        raise ValueError("a token of other characters than visible ASCII")
+        raise ValueError("the token has characters other than visible ASCII")
     more = b"".join(f"{name}={value}".encode() + _END for name, value in extensions.items())
     refused = yield b"n,," + _END + b"auth=Bearer " + token.encode() + _END + more + _END
     if refused:
@@ -96,11 +97,11 @@ def _refusal(answer: bytes) -> str:
 
 
 def _fields(message: bytes) -> dict[str, str]:
-    """`k=v,k=v` of a SCRAM message."""
+    """Return the fields of a SCRAM message, `k=v,k=v`."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:
-        raise Unexpected("answered the login with bytes that are no text") from None
+        raise Unexpected("answered the login with bytes that are not text") from None
     return {part[:1]: part[2:] for part in parts if part[1:2] == "="}
 
 
@@ -116,6 +117,6 @@ def _iterations(said: Mapping[str, str]) -> int:
     count = decimal_int(text, MIN_ITERATIONS, MAX_ITERATIONS)
     if count is None:
         raise Unexpected(
-            f"asks for {text[:40] or 'no'} iterations of SCRAM; {MIN_ITERATIONS} to {MAX_ITERATIONS} are taken"
+            f"requires {text[:40] or 'no'} iterations of SCRAM; {MIN_ITERATIONS} to {MAX_ITERATIONS} are accepted"
         )
     return count

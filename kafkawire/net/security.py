@@ -3,8 +3,8 @@
     security = Security(protocol="SASL_SSL", tls=Tls(ca="ca.pem"), sasl=Sasl("SCRAM-SHA-512", "ann", Secret("…")))
     links = Links("tool", security.connect(), timeout_ms)
 
-connect() gives what Links and Link take: a function that opens a connection, with TLS where the protocol says so, and
-the greeting that logs in.  A value without TLS and SASL gives the plain connect back.  Values can be pickled.
+connect() returns the function that Links and Link need: it opens a connection, with TLS if the protocol requires it,
+and has the greeting that logs in.  Without TLS and SASL it returns the plain connect.  Values can be pickled.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from kafkawire.protocol.requests08 import Request
 PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 log = logging.getLogger(__name__)
 
-LOOK_S = 2.0  # for which a connection waits for the disk of its certificates
-TOKEN_S = 60.0  # and for which a login waits for its token
-SILENT_DISK = "TLS: %s could not be read within %g s; connections go on with what was read before"
-CALLBACKS = "kafkawire.oauthbearer"  # entry points that sasl.oauthbearer.callback may name
+LOOK_S = 2.0  # how long a connection waits for the disk with its certificates
+TOKEN_S = 60.0  # how long a login waits for its token
+SILENT_DISK = "TLS: could not read %s within %g s; connections use the files as last read"
+CALLBACKS = "kafkawire.oauthbearer"  # entry point group for sasl.oauthbearer.callback
 UNSUPPORTED_MECHANISM, ILLEGAL_STATE, UNSUPPORTED_VERSION, AUTHENTICATION_FAILED = 33, 34, 35, 58
-RENEWED = 0.8  # of a token's time may be over when it is used for another connection
-LOGIN_AGAIN = (0.85, 0.95)  # of a login's time, as the Java client
+RENEWED = 0.8  # share of a token's lifetime after which a new connection gets a new token
+LOGIN_AGAIN = (0.85, 0.95)  # share of a login's lifetime after which it is renewed, as in the Java client
 
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """A login.  callback: module:function or an entry point of the group CALLBACKS, for OAUTHBEARER; it is called with
-    the text of `config` and returns (token, end in seconds since 1970).  It may add a principal and a mapping of SASL
-    extensions: what confluent-kafka's oauth_cb returns.  hosts: those that are logged in to, as
-    groundwork/hosts.py lists them; (): all."""
+    """SASL login. callback: module:function or an entry point of the group CALLBACKS, for OAUTHBEARER; it is called
+    with the text of `config` and returns (token, end in seconds since 1970).  It may add a principal and a mapping of
+    SASL extensions: what confluent-kafka's oauth_cb returns.  hosts: hosts that receive a login, in the form of
+    groundwork/hosts.py; (): all."""
 
     mechanism: str
     username: str = ""
@@ -63,7 +63,8 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """protocol: one of PROTOCOLS.  tls counts where it ends with SSL; sasl is given where it begins with SASL."""
+    """Security of connections. protocol: one of PROTOCOLS. tls is used if it ends with SSL; sasl is set if it begins
+    with SASL."""
 
     protocol: str = PLAINTEXT
     tls: Tls = Tls()  # noqa: RUF009  # frozen
@@ -74,9 +75,9 @@ class Security:
         return self.protocol in (SSL, SASL_SSL)
 
     def connect(self, base: Connect = blocking_connect) -> Connect:
-        """What opens connections; base: what opens a TCP connection.
+        """Return a function that opens connections. base: opens a TCP connection.
 
-        Raises TlsUnusable for a file that cannot be used, NotLoaded for a callback that is not there.
+        Raises TlsUnusable for a file that cannot be used, NotLoaded for a callback that cannot be loaded.
         """
         return base if self == OPEN else Secured(self, base)
 
@@ -85,7 +86,7 @@ OPEN = Security()
 
 
 class Secured:
-    """A connect with TLS, a login, or both; one cluster's."""
+    """Connect function of one cluster with TLS, a login, or both."""
 
     def __init__(self, security: Security, base: Connect) -> None:
         self._base = base
@@ -93,16 +94,16 @@ class Secured:
         self._context = security.tls.checked() if security.encrypts else None
         self._stamps = security.tls.stamps() if security.encrypts else ()
         self.security = security
-        self.plain = base  # without either, to see what a listener is
+        self.plain = base  # without TLS and login, to find out what a listener is
         self._in_thread = _in_thread_of(base)
-        self._looking = False  # at the files
+        self._looking = False  # a thread is checking the files
         self.greeting: Greeting | None = SaslGreeting(security, self._in_thread) if security.sasl is not None else None
 
     def __call__(self, address: tuple[str, int], timeout_s: float) -> Any:
-        """A socket, or a transport with TLS.  Raises OSError; SecurityFailure is one."""
+        """Open a socket, or a transport with TLS. Raises OSError; SecurityFailure is one."""
         sasl = self.security.sasl
         if sasl is not None and sasl.hosts and not is_listed(address[0], sasl.hosts):
-            # as a broker that is away: others go on, and whoever registered this one ends no start
+            # Like a broker that is away: others are still used, and a stray registration does not stop the program.
             raise SecurityFailure("sasl.hosts does not list this host: no login, and no connection", final=False)
         opened = self._base(address, timeout_s)
         if self._tls is None:
@@ -115,9 +116,9 @@ class Secured:
         return TlsTransport(opened, context, address[0], self._tls, timeout_s)
 
     def _current(self, tls: Tls, within_s: float) -> ssl.SSLContext:
-        """Files that were replaced, as certificates are that end soon, count from the next connection on.
+        """Return a context for a new connection, with files that were replaced since, such as renewed certificates.
 
-        Their disk may not answer: one connection waits for it, and not for long; then all go on with what was read.
+        If their disk does not answer, one connection waits for it briefly, and all others use the files as last read.
         """
         assert self._context is not None
         if not self._looking:
@@ -127,13 +128,13 @@ class Secured:
             except TimeoutError:
                 log.warning(SILENT_DISK, ", ".join(tls.files()), within_s, extra={"event": "tls-files"})
             except BaseException as exc:
-                self._looking = False  # it was not begun: another one may look
+                self._looking = False  # the check did not begin: another connection may start it
                 if not isinstance(exc, NoThread):
-                    raise  # without a thread what was read counts until there is one
+                    raise  # without a thread, the files as last read are used until a thread is available
         return self._context
 
     def _look(self, tls: Tls) -> None:
-        """In a thread: read the files again where they have changed."""
+        """Read changed files again; runs in a thread."""
         try:
             assert self._context is not None
             self._context, self._stamps = _newest(tls, self._context, self._stamps)
@@ -144,23 +145,23 @@ class Secured:
 def _newest(
     tls: Tls, context: ssl.SSLContext, stamps: tuple[tuple[int, int], ...]
 ) -> tuple[ssl.SSLContext, tuple[tuple[int, int], ...]]:
-    """The context of the files as they are now, with their stamps; these ones while they are the same."""
+    """Return the context of the current files with their stamps; the given ones if nothing changed."""
     try:
         now = tls.stamps()
         return (context, stamps) if now == stamps else (tls.checked(), now)
     except (OSError, TlsUnusable):
-        return context, stamps  # half replaced: what was read counts until they can be
+        return context, stamps  # files are partly replaced: use the old ones until the new ones can be read
 
 
 def _in_thread_of(base: Any) -> Callable[..., Any]:
-    """What calls a function that may block: where the sockets are those of an event loop, in a thread beside it."""
+    """Return a function that calls a blocking function: in a thread if the sockets belong to an event loop."""
     while isinstance(base, partial):
         base = base.func
     return getattr(base, "in_thread", None) or (lambda fn, *args, within_s=None: fn(*args))
 
 
 def load_callback(named: str) -> Callable[[str], Any]:
-    """What sasl.oauthbearer.callback names.  Raises NotLoaded."""
+    """Return the function that sasl.oauthbearer.callback names.  Raises NotLoaded."""
     if ":" in named:
         return load_named("sasl.oauthbearer.callback", named)
     found = entry_points(CALLBACKS)
@@ -170,13 +171,13 @@ def load_callback(named: str) -> Callable[[str], Any]:
         )
     try:
         loaded: Callable[[str], Any] = found[named].load()
-    except Exception as exc:  # whatever importing a user's module raises
+    except Exception as exc:  # importing a user's module may raise anything
         raise NotLoaded(f"sasl.oauthbearer.callback '{named}' failed to load: {type(exc).__name__}: {exc}") from exc
     return loaded
 
 
 class Tokens:
-    """The tokens of a callback; one serves several connections while most of its time is left.
+    """Cache of a callback's tokens; one serves several connections while most of its lifetime is left.
 
     run(fn, *args): calls the callback, which may block.
     """
@@ -190,36 +191,36 @@ class Tokens:
         self._until = 0.0
 
     def token(self) -> tuple[str, Mapping[str, str]]:
-        """Token and extensions.  Raises SecurityFailure: none can be had, or it has ended."""
+        """Return token and extensions.  Raises SecurityFailure if the callback fails or its token has expired."""
         if self._now() < self._until:
             return self._kept
         try:
             given = self._run(self._call, self._config, within_s=TOKEN_S)
             token, ends, extensions = str(given[0]), float(given[1]), given[3] if len(given) > 3 else {}
-        except Exception as exc:  # whatever a user's function raises or returns
+        except Exception as exc:  # a user's function may raise or return anything
             raise SecurityFailure(
                 f"no token for its login: sasl.oauthbearer.callback failed: {type(exc).__name__}: {exc}", final=False
             ) from exc
         now = self._now()
         if ends <= now:
             raise SecurityFailure(
-                f"no token for its login: the one of sasl.oauthbearer.callback ended {now - ends:.0f} s ago (the "
-                "second value that it returns is the end in seconds since 1970)",
+                f"no token for its login: the token of sasl.oauthbearer.callback expired {now - ends:.0f} s ago "
+                "(the second value that it returns is the expiry in seconds since 1970)",
                 final=False,
             )
         self._kept, self._until = (token, extensions), now + RENEWED * (ends - now)
         return self._kept
 
     def forget(self) -> None:
-        """A broker refused it."""
+        """Forget the token, because a broker refused it."""
         self._until = 0.0
 
 
 class SaslGreeting:
-    """Logs in: ApiVersions once a broker, SaslHandshake, then the mechanism's messages."""
+    """Login by SASL: ApiVersions once per broker, SaslHandshake, then the mechanism's messages."""
 
     def __init__(self, security: Security, run: Callable[..., Any]) -> None:
-        """run: as of Tokens."""
+        """run(fn, *args): calls the callback, which may block."""
         assert security.sasl is not None
         self._sasl = security.sasl
         self._protocol = security.protocol
@@ -228,7 +229,7 @@ class SaslGreeting:
         self._versions: dict[tuple[str, int], tuple[int, int]] = {}  # of both requests, by address
 
     def __call__(self, login: Login) -> float | None:
-        """Raises SecurityFailure with one sentence about the broker; OSError where it does not answer."""
+        """Log in.  Raises SecurityFailure with one sentence about the broker; OSError if it does not answer."""
         address = (login.broker.host, login.broker.port)
         try:
             if address not in self._versions:
@@ -249,7 +250,7 @@ class SaslGreeting:
     # what the broker speaks -------------------------------------------------------------------------------------------
 
     def _asked(self, login: Login) -> tuple[int, int]:
-        """Versions of SaslHandshake and SaslAuthenticate; -1 of the second: tokens travel bare."""
+        """Return the versions of SaslHandshake and SaslAuthenticate; -1 for the second: tokens are sent without it."""
         try:
             answer: Any = login.ask(_request(apis.API_VERSIONS, 0, {}))
         except TimeoutError:
@@ -257,10 +258,11 @@ class SaslGreeting:
         except (OSError, RemoteError) as lost:
             if isinstance(lost, SecurityFailure):
                 raise
-            raise SecurityFailure(self._not_sasl("closes on the first request of a login"), final=False) from lost
+            closed = self._not_sasl("closes the connection on the first request of a login")
+            raise SecurityFailure(closed, final=False) from lost
         ranges = {key: highest for key, _, highest in answer["api_versions"]}
         if saslapis.SASL_HANDSHAKE.key not in ranges:
-            raise SecurityFailure(self._not_sasl("knows no login (SASL)"))
+            raise SecurityFailure(self._not_sasl("does not support logins (SASL)"))
         authenticate = min(ranges.get(saslapis.SASL_AUTHENTICATE.key, -1), saslapis.SASL_AUTHENTICATE.newest)
         handshake = min(ranges[saslapis.SASL_HANDSHAKE.key], saslapis.SASL_HANDSHAKE.newest)
         return (handshake, authenticate) if handshake >= 1 and authenticate >= 0 else (0, -1)
@@ -268,13 +270,13 @@ class SaslGreeting:
     def _not_sasl(self, what: str) -> str:
         return (
             f"it {what}: is security.protocol {self._protocol} what this listener is? (Brokers of 0.9 know GSSAPI "
-            "only, which is not spoken here)"
+            "only, which is not supported here)"
         )
 
     # the login --------------------------------------------------------------------------------------------------------
 
     def _converse(self, login: Login, handshake: int, authenticate: int) -> int:
-        """Lifetime of the login in ms; 0: it does not end."""
+        """Log in, and return the lifetime of the login in ms; 0: it does not expire."""
         sasl = self._sasl
         conversation = self._conversation()
         answer: Any = login.ask(_request(saslapis.SASL_HANDSHAKE, handshake, {"mechanism": sasl.mechanism}))
@@ -311,7 +313,7 @@ class SaslGreeting:
         return mechanisms.scram(sasl.mechanism, sasl.username, text, derive=derive)
 
     def _bare(self, login: Login, message: bytes) -> bytes:
-        """Brokers up to 0.11 close the connection on a wrong login."""
+        """Exchange a message without SaslAuthenticate.  Brokers up to 0.11 close the connection on a wrong login."""
         try:
             return login.token(message)
         except TimeoutError:
@@ -324,14 +326,16 @@ class SaslGreeting:
     def _refuse_handshake(self, error: int, offered: list[str]) -> None:
         if error == UNSUPPORTED_MECHANISM:
             ours = [name for name in offered if name in mechanisms.MECHANISMS]
-            helps = f"set sasl.mechanism to {' or '.join(ours)}" if ours else "none of them is spoken here"
+            helps = f"set sasl.mechanism to {' or '.join(ours)}" if ours else "none of them is supported here"
             raise SecurityFailure(
-                f"this listener takes no logins by sasl.mechanism {self._sasl.mechanism}; it offers "
+                f"this listener does not accept sasl.mechanism {self._sasl.mechanism}; it offers "
                 f"{', '.join(sorted(offered)) or 'none'}: {helps}"
             )
         if error == ILLEGAL_STATE:
             without = SSL if self._protocol == SASL_SSL else PLAINTEXT
-            raise SecurityFailure(f"this listener takes no logins: set security.protocol to {without}, or name another")
+            raise SecurityFailure(
+                f"this listener does not accept logins: set security.protocol to {without}, or name another"
+            )
         if error:
             raise SecurityFailure(f"it refuses SaslHandshake with error {error}")
 
@@ -349,8 +353,8 @@ class SaslGreeting:
 
     def _helps(self) -> str:
         if self._tokens is not None:
-            return "; is the token of sasl.oauthbearer.callback made for this cluster, and not ended?"
-        return "; are sasl.username and sasl.password right, and is the user made for this mechanism?"
+            return "; is the token of sasl.oauthbearer.callback made for this cluster, and still valid?"
+        return "; are sasl.username and sasl.password right, and does the user have credentials for this mechanism?"
 
     def _forget(self) -> None:
         if self._tokens is not None:
@@ -362,11 +366,11 @@ def _request(api: Api, version: int, fields: Mapping[str, Any]) -> Any:
 
 
 def security_of(connect: Connect) -> Security:
-    """The security of what connects; OPEN for any other function."""
+    """Return the security of a connect function; OPEN for any other function."""
     found = getattr(connect, "security", OPEN)
     return found if isinstance(found, Security) else OPEN
 
 
 def plain_of(connect: Connect) -> Connect:
-    """The same without TLS and login, to look at what a listener is."""
+    """Return a connect function without TLS and login, to find out what a listener is."""
     return connect.plain if isinstance(connect, Secured) else connect

@@ -1,17 +1,17 @@
-"""Requests to bytes and bytes to replies on one connection.  Knows no socket, no clock.
+"""Framing of requests and parsing of replies on one connection.  Uses no socket and no clock.
 
     session.send(request)                                   -> the buffers of its frame, for one send call
     size = socket.recv_into(session.wanted())
     for reply in session.received(size): ...                # any chunking, even one byte at a time
 
-A broker answers in the order of the requests, one at a time: the oldest outstanding one says how its reply is framed
-(0.8 and later: size and correlation id; 0.7: size alone).  A request without a reply (Produce with acks 0, any Produce
-of 0.7) leaves no trace.  A large piece of a reply (a fetched set) is received straight into its own buffer; all else
-goes through a scratch buffer, which may hold the ends of several replies.
+A broker answers in the order of the requests, one at a time: the oldest outstanding request determines how its reply is
+framed (0.8 and later: size and correlation id; 0.7: size alone).  A request without a reply (Produce with acks 0, any
+Produce of 0.7) leaves no state.  A large piece of a reply (a fetched set) is received straight into its own buffer;
+everything else goes through a scratch buffer, which may contain parts of several replies.
 
-A reply that is not one (wrong correlation id, impossible size, a body that does not fit its frame) is a RemoteError,
-and the session is over: which bytes belong to what is unknown from there on.  Known case: 0.8.2 answers an internal
-failure of GroupCoordinator with correlation id 0.
+An invalid reply (wrong correlation id, impossible size, a body that does not fit its frame) is a RemoteError, and the
+session is over, because the borders of later replies are unknown.  Known case: 0.8.2 answers an internal failure of
+GroupCoordinator with correlation id 0.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ class Reply:
 
 
 class Session:
-    """One connection's state.  After a RemoteError every further call raises it again."""
+    """State of one connection.  After a RemoteError every further call raises it again."""
 
     def __init__(self, client_id: str, buffers: Buffers | None = None) -> None:
         self.client_id = client_id
-        self._buffers = buffers  # for fetched sets; None: fresh ones
+        self._buffers = buffers  # for fetched sets; None: always allocate
         self._correlation_id = 0
-        self._asked: deque[tuple[int, Request[Any]]] = deque()  # requests whose reply is still to come, oldest first
+        self._asked: deque[tuple[int, Request[Any]]] = deque()  # requests whose reply is outstanding, oldest first
         self._head = bytearray()
-        self._body: Body[Any] | None = None  # of the reply that is arriving, once its head is complete
+        self._body: Body[Any] | None = None  # of the arriving reply, once its header is complete
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self._direct = False  # what wanted() gave last: a place in the body, or the scratch
+        self._direct = False  # what wanted() returned last: a place in the body, or the scratch buffer
         self._over: RemoteError | None = None
 
     @property
     def outstanding(self) -> int:
-        """Requests whose reply has not been received whole."""
+        """Return the number of requests whose reply is not complete."""
         return len(self._asked)
 
     def waiting(self) -> str:
-        """The outstanding requests in words: `2 Fetch, 1 Metadata`; empty when there are none."""
+        """Return the outstanding requests in words: `2 Fetch, 1 Metadata`; empty if there are none."""
         counts: dict[str, int] = {}
         for _, request in self._asked:
             counts[request.api.name] = counts.get(request.api.name, 0) + 1
         return ", ".join(f"{count} {name}" for name, count in counts.items())
 
     def send(self, request: Request[Any]) -> list[bytes | memoryview]:
-        """The frame of a request, in pieces that are not copied.  Raises LocalError when it cannot be framed."""
+        """Return the frame of a request, in pieces that are not copied.  Raises LocalError if it cannot be framed."""
         self._check()
         correlation_id = self._correlation_id
         frame = request.frame(correlation_id, self.client_id)
@@ -71,7 +71,7 @@ class Session:
         return frame
 
     def wanted(self) -> memoryview:
-        """Where the next bytes go: never empty.  Valid until received()."""
+        """Return the buffer for the next bytes: never empty, valid until received()."""
         self._check()
         direct = self._body.direct() if self._body is not None else None
         self._direct = direct is not None
@@ -79,11 +79,12 @@ class Session:
 
     @property
     def due(self) -> int:
-        """Bytes of the reply that is arriving that have not arrived; 0: none is."""
+        """Return the missing bytes of the arriving reply; 0 if none is arriving."""
         return 0 if self._body is None else self._body.due
 
     def received(self, count: int) -> list[Reply]:
-        """So many bytes were put at the beginning of wanted(): the replies that are now complete, in order."""
+        """Process `count` bytes at the beginning of wanted(), and return the replies that are now complete, in
+        order."""
         self._check()
         replies: list[Reply] = []
         try:
@@ -95,8 +96,8 @@ class Session:
         except RemoteError as error:
             self._over = error
             raise
-        except BaseException:  # the caller was ended in a pause of the decoding: the reply is lost
-            self._over = RemoteError("a reply was not decoded to its end")
+        except BaseException:  # the caller was killed while decoding paused: the reply is lost
+            self._over = RemoteError("decoding of a reply was interrupted")
             raise
         return replies
 
@@ -110,9 +111,9 @@ class Session:
             self._finish(replies)
 
     def _read_head(self, data: memoryview) -> memoryview:
-        """Take what belongs to the head of a reply; begin its body when the head is complete."""
+        """Consume the bytes of a reply's header, and begin its body when the header is complete."""
         if not self._asked:
-            raise RemoteError(f"bytes that begin with {bytes(data[:8]).hex(' ')} came, but nothing was asked")
+            raise RemoteError(f"bytes that begin with {bytes(data[:8]).hex(' ')} came without a request")
         correlation_id, request = self._asked[0]
         missing = request.head_bytes - len(self._head)
         self._head += data[:missing]
@@ -126,6 +127,6 @@ class Session:
             return
         body, self._body = self._body, None
         _, request = self._asked[0]
-        result = body.result()  # may raise: the request then stays outstanding, which is the truth
+        result = body.result()  # if it raises, the request stays outstanding, which is correct
         self._asked.popleft()
         replies.append(Reply(request, result))

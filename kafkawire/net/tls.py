@@ -1,11 +1,11 @@
-"""TLS to a broker: the client's settings, a transport that encrypts, and why a connection with TLS fails.
+"""TLS to a broker: the client's settings, an encrypting transport, and reasons why a TLS connection fails.
 
     settings.checked()          reads the PEM files; TlsUnusable names the option
     opened(socket, …)           the handshake on a connected socket -> a Transport
 
 Encryption happens in memory (ssl.SSLObject), and the socket is a plain one: of the standard library, or gevent's.  So
-waiting is the socket's affair, one caller may send while another receives, and nothing polls a descriptor for bytes
-that wait inside TLS: receive_into() gives those first.  Nothing stays zero copy.
+only the socket waits, one caller may send while another receives, and no descriptor is polled for bytes that are
+buffered inside TLS: receive_into() returns those first.  Zero-copy receiving is lost.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from groundwork.tls import TlsUnusable, plain_tls
 from kafkawire.net.link import SecurityFailure
 from kafkawire.net.transport import close, ended, octets, set_abort
 
-CHUNK_BYTES = 256 << 10  # received, or encrypted before it is sent, at a time
-RECORD_BYTES = 16 << 10  # plain bytes that TLS puts into one record
-LAST_WORD_S = 0.2  # for which a reason is waited for where the other side closed the connection
-SMALL_BYTES = 4 << 10  # pieces of a frame below that are joined: each would be a record of its own
+CHUNK_BYTES = 256 << 10  # bytes received, or encrypted before sending, at a time
+RECORD_BYTES = 16 << 10  # maximum plain bytes of a TLS record
+LAST_WORD_S = 0.2  # wait for a reason after the other side closed the connection
+SMALL_BYTES = 4 << 10  # smaller pieces of a frame are joined: each would be a separate record
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 JAVA_KEYSTORE, PKCS12 = b"\xfe\xed\xfe\xed", b"\x30\x82"
 EXPIRED, NOT_YET, OTHER_HOST, OTHER_ADDRESS = 10, 9, 62, 64  # X509_V_ERR_… of a certificate
@@ -40,8 +40,8 @@ FORWARD = {"ca": "ssl.ca.location", "certificate": "ssl.certificate.location", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """How we do TLS with brokers.  ca: PEM file of the authorities to trust (None: the system's); certificate and key:
-    ours, where brokers ask for one; host_check: the certificate must name the host that we connect to."""
+    """TLS settings for brokers. ca: PEM file of the authorities to trust (None: the system's); certificate and key:
+    ours, if brokers require one; host_check: the broker's certificate must name the host that we connect to."""
 
     ca: str | None = None
     certificate: str | None = None
@@ -51,7 +51,7 @@ class Tls:
     min_version: str = "TLSv1.2"
 
     def checked(self) -> ssl.SSLContext:
-        """A context of the files as they are now.  Raises TlsUnusable, a sentence that names option and file."""
+        """Return a context from the current files.  Raises TlsUnusable, a sentence that names option and file."""
         for field, option in FORWARD.items():
             name: str | None = getattr(self, field)
             if name is not None:
@@ -85,11 +85,11 @@ class Tls:
         return f"{files} cannot be used: {error}; {helps}"
 
     def stamps(self) -> tuple[tuple[int, int], ...]:
-        """Times and sizes of the files: once they differ, the files are read again."""
+        """Return times and sizes of the files: once they differ, the files are read again."""
         return tuple((stat.st_mtime_ns, stat.st_size) for stat in map(os.stat, self.files()))
 
     def files(self) -> list[str]:
-        """Names of the files."""
+        """Return the names of the files."""
         return [name for name in (self.ca, self.certificate, self.key) if name is not None]
 
 
@@ -109,16 +109,16 @@ def _refuse_keystore(option: str, name: str) -> None:
 
 
 class TlsTransport:
-    """A connection with TLS (kafkawire.net.transport.Transport)."""
+    """Connection with TLS (kafkawire.net.transport.Transport)."""
 
     def __init__(self, opened: Any, context: ssl.SSLContext, host: str, tls: Tls, timeout_s: float) -> None:
-        """Raises SecurityFailure, OSError; the socket is closed then."""
+        """Do the handshake.  Raises SecurityFailure, OSError; the socket is closed then."""
         self._socket = opened
         self._tls = tls
         self._host = host
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._ssl = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
-        self._lock = threading.Lock()  # of the three above; never kept during a wait
+        self._lock = threading.Lock()  # guards the three fields above; never held during a wait
         self._room = memoryview(bytearray(CHUNK_BYTES))
         self._ended = self._waits = False
         self._answered = False  # a byte came after the handshake
@@ -165,7 +165,7 @@ class TlsTransport:
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 return self._end()
             except ssl.SSLError as error:
-                if self._ended:  # it was told before, with the last bytes
+                if self._ended:  # already reported together with the last bytes
                     return self._end()
                 raise self._failure(error) from error
             if filled:
@@ -176,10 +176,10 @@ class TlsTransport:
             self._more(TimeLeft(self._timeout_s))
 
     def _end(self) -> int:
-        """The other side ended the connection.  Right behind the handshake that has a reason."""
+        """Handle the end of the connection by the other side; right after the handshake there is a reason to report."""
         if not self._answered and self._tls.certificate is None:
             raise SecurityFailure(
-                "it ended the connection right after the TLS handshake: does it ask for a client certificate "
+                "it closed the connection right after the TLS handshake: does it require a client certificate "
                 "(ssl.certificate.location, ssl.key.location)?",
                 final=False,
             )
@@ -208,7 +208,7 @@ class TlsTransport:
                 self._flush(TimeLeft(self._timeout_s))
 
     def _flush(self, left: TimeLeft) -> None:
-        """Send what is encrypted.  Only senders do: records go out in the order in which they were made."""
+        """Send encrypted bytes.  Only senders call this, so that records are sent in order."""
         while True:
             with self._lock:
                 data = memoryview(self._outgoing.read(2 * CHUNK_BYTES))
@@ -217,16 +217,16 @@ class TlsTransport:
             while len(data):
                 taken = in_slices(self._socket, select.POLLOUT, left, self._socket.send, data)
                 if taken <= 0:
-                    raise OSError("the socket takes no more bytes")
+                    raise OSError("the socket does not accept more bytes")
                 data = data[taken:]
 
     def _decrypt(self, place: memoryview) -> int:
-        """As much as has come, of as many records as fit."""
+        """Decrypt available records into `place`, as many as fit."""
         filled = 0
         with self._lock:
             try:
                 while filled < len(place):
-                    count: Any = self._ssl.read(len(place) - filled, place[filled:])  # into a place: a number
+                    count: Any = self._ssl.read(len(place) - filled, place[filled:])  # into a buffer: an int
                     if not count:
                         break
                     filled += count
@@ -236,7 +236,7 @@ class TlsTransport:
         return filled
 
     def _more(self, left: TimeLeft) -> None:
-        """Wait for bytes of the socket."""
+        """Wait for bytes from the socket."""
         self._waits = True
         try:
             count = in_slices(self._socket, select.POLLIN, left, self._socket.recv_into, self._room)
@@ -250,7 +250,7 @@ class TlsTransport:
                 self._incoming.write_eof()
 
     def _last_word(self) -> SecurityFailure | None:
-        """Why the other side closed, where its last record says it.  A reader that waits for bytes gets it, too."""
+        """Return why the other side closed, if its last record says so.  A waiting reader gets it, too."""
         if self._waits:
             return None
         try:
@@ -269,7 +269,7 @@ class TlsTransport:
     # handshake --------------------------------------------------------------------------------------------------------
 
     def _handshake(self, left: TimeLeft) -> None:
-        """The handshake as a whole within this time."""
+        """Do the whole handshake within this time."""
         while True:
             try:
                 with self._lock:
@@ -296,7 +296,7 @@ class TlsTransport:
                 raise self._unanswered(f"ended the connection ({error})") from error
 
     def _say_why(self) -> None:
-        """Send the alert, so that the broker's log has the reason too."""
+        """Send the alert, so that the broker logs the reason too."""
         try:
             self._flush(TimeLeft(LAST_WORD_S))
         except OSError:
@@ -314,19 +314,22 @@ class TlsTransport:
 
 
 def why_tls(error: ssl.SSLError, host: str, tls: Tls) -> str:
-    """One sentence about a broker: what of TLS failed, and what helps."""
+    """Return a sentence about a broker: what failed in TLS, and what helps."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _why_unverified(error, host, tls)
     reason = (error.reason or "").upper()
     ours = tls.certificate
     if "ALERT" in reason and ("PROTOCOL_VERSION" in reason or "INSUFFICIENT_SECURITY" in reason):
-        return f"it speaks no TLS that we take: ssl.min.version is {tls.min_version} ({error.reason})"
+        return f"it supports no TLS version that we accept: ssl.min.version is {tls.min_version} ({error.reason})"
     if reason in ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "VERSION_TOO_LOW"):
-        return f"it speaks an older TLS than ssl.min.version, {tls.min_version}: lower that, or have it speak a newer"
+        return (
+            f"it only supports TLS older than ssl.min.version, {tls.min_version}: lower that option, or upgrade the "
+            "broker's TLS"
+        )
     if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason):
         if ours is None:
             return (
-                f"it ends the TLS handshake ({error.reason}), as brokers do that ask for a client certificate: give "
+                f"it ends the TLS handshake ({error.reason}), as brokers do that require a client certificate: give "
                 "ssl.certificate.location and ssl.key.location"
             )
         return (
@@ -335,8 +338,8 @@ def why_tls(error: ssl.SSLError, host: str, tls: Tls) -> str:
         )
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", ""):
         return (
-            "it does not answer in TLS: this listener has none; security.protocol PLAINTEXT or SASL_PLAINTEXT fits it, "
-            f"or another port has TLS ({error.reason or error})"
+            "it does not answer in TLS: this is a plaintext listener; security.protocol PLAINTEXT or SASL_PLAINTEXT "
+            f"fits it, or another port has TLS ({error.reason or error})"
         )
     return f"TLS failed: {error.reason or error}"
 
@@ -349,10 +352,10 @@ def _why_unverified(error: ssl.SSLCertVerificationError, host: str, tls: Tls) ->
         return "its TLS certificate is not valid yet: is the clock of this machine right?"
     if error.verify_code in (OTHER_HOST, OTHER_ADDRESS):
         return (
-            f"its TLS certificate is not made for the host {host} ({said}): reach it by a name that is in the "
+            f"its TLS certificate does not name the host {host} ({said}): use a host name from the "
             "certificate, or switch the check off by ssl.endpoint.identification.algorithm: none"
         )
     whom = f"ssl.ca.location {tls.ca}" if tls.ca else "this system's authorities (ssl.ca.location is not given)"
     if error.verify_code in UNTRUSTED:
-        return f"its TLS certificate is signed by none of {whom} ({said}): give the authority that signed it"
+        return f"its TLS certificate is not signed by any of {whom} ({said}): give the authority that signed it"
     return f"its TLS certificate is refused by {whom}: {said}"

@@ -1,4 +1,5 @@
-"""Topics made, grown and described: tables of their requests and replies.  The controller makes and grows topics."""
+"""Tables of requests and replies that create topics, add partitions, and describe settings.  Creation and partitions go
+to the controller."""
 
 from __future__ import annotations
 
@@ -21,13 +22,13 @@ OF_TOPIC, OF_BROKER = 2, 4  # resource_type of DescribeConfigs
 CREATE_TOPICS = Api(
     19,
     "CreateTopics",
-    4,  # from v4 on -1 partitions and -1 replicas are the broker's default (KIP-464)
+    4,  # in v4 and later, -1 partitions and -1 replicas are the broker's default (KIP-464)
     request=Struct(
         topics=Array(
             Struct(
                 topic=string,
-                partitions=int32,  # -1 where assignments say it
-                replication=int16,  # the same
+                partitions=int32,  # -1 if assignments are given
+                replication=int16,  # -1 if assignments are given
                 assignments=Array(Struct(partition=int32, brokers=Array(int32))),
                 configs=Array(Struct(name=string, value=nullable_string)),
             )
@@ -64,7 +65,7 @@ DESCRIBE_CONFIGS = Api(
                         value=nullable_string,
                         read_only=boolean,
                         is_default=until(1, boolean),
-                        source=since(1, int8),  # 1: of the topic itself; else of a broker, or the default
+                        source=since(1, int8),  # 1: set for the topic itself; else for a broker, or the default
                         is_sensitive=boolean,
                         synonyms=since(1, Array(Struct(name=string, value=nullable_string, source=int8))),
                     )
@@ -81,7 +82,7 @@ CREATE_PARTITIONS = Api(
         topics=Array(
             Struct(
                 topic=string,
-                count=int32,  # of all partitions, once they are made
+                count=int32,  # of all partitions, after the request
                 assignments=Array(Struct(brokers=Array(int32)), nullable_since=0),  # null: the controller chooses
             )
         ),

@@ -1,7 +1,7 @@
-"""Requests that make topics, give them partitions, and describe their settings; what their replies mean.
+"""Requests that create topics, add partitions, and describe settings; and the meaning of their replies.
 
-As requests08: each builder takes the dialect first.  CreateTopics and CreatePartitions go to the controller, which else
-answers 41 (a broker of KRaft forwards them); DescribeConfigs of a topic goes to any broker.
+Each builder takes the dialect first.  CreateTopics and CreatePartitions go to the controller; other brokers answer 41
+(a KRaft broker forwards them); DescribeConfigs of a topic goes to any broker.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from kafkawire.protocol import adminapis
 from kafkawire.protocol.request import ApiVersions
 from kafkawire.protocol.requests08 import Request
 
-BROKERS_DEFAULT = -1  # partitions or replicas, from CreateTopics v4 on (KIP-464)
-_OF_TOPIC_ITSELF = 1  # source of a setting, from DescribeConfigs v1 on
+BROKERS_DEFAULT = -1  # partitions or replicas, in CreateTopics v4 and later (KIP-464)
+_OF_TOPIC_ITSELF = 1  # source of a setting, in DescribeConfigs v1 and later
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made; settings: those that are not the broker's default."""
+    """Topic to create. settings: those that differ from the broker's default."""
 
     partitions: int
     replication: int = BROKERS_DEFAULT
@@ -30,7 +30,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic.  message: the broker's own sentence, "" where it has none."""
+    """Outcome for one topic. message: the broker's error message, "" if it has none."""
 
     error: int
     message: str = ""
@@ -38,7 +38,7 @@ class TopicOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting that holds for a topic or broker.  own: set for it by name, and not a default."""
+    """Setting in effect for a topic or broker. own: set for it explicitly, not a default."""
 
     value: str
     own: bool
@@ -47,10 +47,10 @@ class Setting:
 def create_topics(
     d: ApiVersions, topics: Mapping[str, NewTopic], timeout_ms: int, validate_only: bool = False
 ) -> Request:
-    """Make topics; timeout_ms: how long the controller waits until its brokers know them.
+    """Create topics. timeout_ms: how long the controller waits until its brokers know them.
 
-    validate_only: make none, and say which would be refused (from v1 on, 0.10.2).
-    Reply: dict[str, TopicOutcome].  LocalError: a broker's default that this version has no word for.
+    validate_only: create none, and return which would be refused (v1 and later, 0.10.2).  Reply: dict[str,
+    TopicOutcome].  Raises LocalError if a broker default is requested that this version does not support.
     """
     version = d.speaks(adminapis.CREATE_TOPICS.key)
     for name, topic in topics.items():
@@ -72,12 +72,13 @@ def create_topics(
     if version >= 1:
         fields["validate_only"] = validate_only
     elif validate_only:
-        raise LocalError(f"Kafka {d.release} cannot be asked which topics it would refuse")
+        raise LocalError(f"Kafka {d.release} cannot validate topics without creating them")
     return _request(d, adminapis.CREATE_TOPICS, fields, _outcomes)
 
 
 def create_partitions(d: ApiVersions, counts: Mapping[str, int], timeout_ms: int) -> Request:
-    """Give each topic partitions until it has so many.  Reply: dict[str, TopicOutcome]; 37: it has as many, or more."""
+    """Add partitions to each topic until it has its count.  Reply: dict[str, TopicOutcome]; 37: it already has as many,
+    or more."""
     fields = {
         "topics": [{"topic": name, "count": count, "assignments": None} for name, count in counts.items()],
         "timeout_ms": timeout_ms,
@@ -87,12 +88,12 @@ def create_partitions(d: ApiVersions, counts: Mapping[str, int], timeout_ms: int
 
 
 def describe_topics(d: ApiVersions, topics: Iterable[str]) -> Request:
-    """Ask for the settings of topics.  Reply: dict[str, dict[str, Setting] | TopicOutcome]."""
+    """Request the settings of topics.  Reply: dict[str, dict[str, Setting] | TopicOutcome]."""
     return _describe(d, adminapis.OF_TOPIC, topics)
 
 
 def describe_broker(d: ApiVersions, broker_id: int) -> Request:
-    """Ask a broker, which is the only one that knows, for its settings.  Reply as of describe_topics, by its id."""
+    """Request a broker's settings, from that broker, since no other knows them.  The reply is keyed by its id."""
     return _describe(d, adminapis.OF_BROKER, [str(broker_id)])
 
 
@@ -119,7 +120,7 @@ def _settings(reply: dict[str, Any]) -> dict[str, dict[str, Setting] | TopicOutc
 
 
 def _its_own(setting: Mapping[str, Any]) -> bool:
-    """Whether it is set for the topic, and not taken from a broker or a default."""
+    """True if it is set for the topic itself, not taken from a broker or a default."""
     return setting["source"] == _OF_TOPIC_ITSELF if "source" in setting else not setting["is_default"]
 
 

@@ -1,12 +1,12 @@
-"""The requests and replies of Kafka 0.8 to 4.x, one table each; names are those of the protocol guide.
+"""Tables of the requests and replies of Kafka 0.8 to 4.x; names are those of the protocol guide.
 
-Here: logs and clusters.  Beside it: groups and their offsets (groupapis), topics made and changed (adminapis),
-transactions (transactionapis), logins (saslapis); APIS has them all.  The versions are those without compact strings
-and tagged fields ("flexible", KIP-482), which every broker up to 4.x takes; only groups of 4.x's newer protocols need
-flexible ones (groupapis).
+This module has logs and clusters; others have groups and their offsets (groupapis), changes of topics (adminapis),
+transactions (transactionapis), logins (saslapis).  APIS has them all.  The versions are those without compact strings
+and tagged fields ("flexible", KIP-482), which every broker up to 4.x supports; only groups of 4.x's newer protocols
+need flexible ones (groupapis).
 
 throttle_time_ms comes last in a Produce and an ApiVersions reply and first in every other.  Topics and partitions of a
-reply may come in another order than they were asked for: match by name.
+reply may have another order than in the request: match by name.
 
 Source: the schemas of org.apache.kafka.common.message (requests and responses as JSON) of Kafka 3.9.
 """
@@ -59,7 +59,7 @@ from kafkawire.protocol.transactionapis import (
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1  # isolation_level
 
-# What comes before the topics: those are written without copying.
+# The fields before the topics, which are written without copying.
 PRODUCE_HEAD = Struct(transactional_id=since(3, nullable_string), acks=int16, timeout_ms=int32)
 PRODUCE = Api(
     0,
@@ -144,12 +144,12 @@ LIST_OFFSETS = Api(
         ),
     ),
 )
-MAX_TOPICS = 200_000  # of a cluster, as a Metadata response lists them; ZooKeeper held no cluster with more partitions
+MAX_TOPICS = 200_000  # of a cluster in a Metadata response; ZooKeeper could not store a cluster with more partitions
 METADATA = Api(
     3,
     "Metadata",
     8,
-    # v0: an empty array asks for all topics, null does not exist; v1: null asks for all, an empty array for none
+    # v0: an empty array requests all topics, and null does not exist; v1: null requests all, an empty array none
     request=Struct(
         topics=Array(string, nullable_since=1),
         allow_auto_topic_creation=since(4, boolean),
@@ -233,7 +233,7 @@ APIS: dict[int, Api] = {
 
 
 def api(key: int) -> Api:
-    """The api of a key.  LocalError for one we do not speak."""
+    """Return the api of a key.  Raises LocalError for an unsupported one."""
     if key not in APIS:
-        raise LocalError(f"api key {key} is none we speak; known: {', '.join(map(str, APIS))}")
+        raise LocalError(f"api key {key} is not supported; known: {', '.join(map(str, APIS))}")
     return APIS[key]

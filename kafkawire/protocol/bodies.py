@@ -1,9 +1,8 @@
-"""The bodies of replies while they arrive, whatever the generation.  Knows no socket; a byte at a time is as good as a
-megabyte.
+"""Bodies of replies while they arrive, for both generations.  No socket is used; bytes may come in pieces of any size.
 
-    Body            what a session feeds
-    PlainBody       decoded at its end
-    StreamedBody    read by steps, with the large pieces (fetched sets) received straight into their buffers
+Body            interface that a session feeds
+PlainBody       decoded when complete
+StreamedBody    parsed step by step, with large pieces (fetched sets) received straight into their buffers
 """
 
 from __future__ import annotations
@@ -15,45 +14,45 @@ from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
 
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
-DIRECT_BYTES = 32 << 10  # a remainder from here on is worth a receive of its own instead of a copy out of the scratch
-MAX_REPLY_BYTES = 104_857_600  # what a broker takes as a request (socket.request.max.bytes) is what we take as a reply
+DIRECT_BYTES = 32 << 10  # a remainder of at least this size is received directly, not copied from the scratch buffer
+MAX_REPLY_BYTES = 104_857_600  # limit of a reply, equal to a broker's limit of a request (socket.request.max.bytes)
 
-MAX_PLAIN_BYTES = 32 << 20  # of a reply without messages: decoded, it takes up to 35 times its size
+MAX_PLAIN_BYTES = 32 << 20  # limit of a reply without messages: decoded, it takes up to 35 times its size
 MAX_METADATA_BYTES = 16 << 20  # 300,000 partitions of three replicas
 
 
 class Body(Protocol[ResultT_co]):
-    """The body of one reply while it arrives.
+    """Body of one reply while it arrives.
 
-    Give it bytes in any chunking with feed(); where direct() offers a place, bytes may be received straight into it
-    (then filled(n) tells how many), which saves a copy of a large message set.  Not thread safe.
+    Pass bytes in any chunking to feed(); if direct() offers a buffer, bytes may be received straight into it (call
+    filled(n) then), which saves a copy of a large message set.  Not thread safe.
     """
 
     complete: bool
 
     @property
     def due(self) -> int:
-        """Bytes of it that have not arrived."""
+        """Return the number of bytes that have not arrived."""
 
     def feed(self, data: memoryview) -> int:
-        """Take from the start of data what belongs to this body; how many bytes that was.
+        """Consume the bytes of this body from the start of data, and return their number.
 
-        Less than all of data only when the body is complete: the rest belongs to the next frame.
-        RemoteError when the bytes make no sense; the connection is of no use afterwards.
+        It is less than all of data only if the body is complete: the rest belongs to the next frame.  Raises
+        RemoteError for invalid bytes; the connection cannot be used afterwards.
         """
 
     def direct(self) -> memoryview | None:
-        """Where the next bytes go if there are many of them (at least DIRECT_BYTES), else None: use feed()."""
+        """Return the buffer for the next bytes if at least DIRECT_BYTES are expected; else None: use feed()."""
 
     def filled(self, n: int) -> None:
-        """n bytes were received into direct()."""
+        """Report that n bytes were received into direct()."""
 
     def result(self) -> ResultT_co:
-        """What the request's reply is, once complete.  RemoteError when the bytes make no sense."""
+        """Return the reply of the request, once complete.  Raises RemoteError for invalid bytes."""
 
 
 class PlainBody:
-    """A reply that is decoded at its end.  The buffer grows with what arrives, never by what a size promises."""
+    """Reply that is decoded when complete.  The buffer grows with the bytes that arrive, never by a declared size."""
 
     def __init__(self, size: int, decode: Callable[[memoryview], object], limit: int = MAX_PLAIN_BYTES) -> None:
         if size > limit:
@@ -84,10 +83,10 @@ class PlainBody:
 
 
 class StreamedBody:
-    """A reply read by a generator: it yields how many bytes it wants next, and is sent them; or it yields a buffer,
-    and is resumed once that is full; or a Look at the bytes that come next, and is resumed once it has looked.
+    """Reply parsed by a generator: it yields the number of bytes that it needs next, and is sent them; or it yields a
+    buffer, and is resumed once that is full; or a Look at the next bytes, and is resumed once that has run.
 
-    It never wants more than `rest`, what is left of the frame: that is Truncated; what is left at its end is LeftOver.
+    Asking for more than `rest`, the bytes left in the frame, is Truncated; bytes left at the end are LeftOver.
     """
 
     def __init__(self, what: str, size: int, limit: int = MAX_REPLY_BYTES) -> None:
@@ -96,15 +95,15 @@ class StreamedBody:
         self.complete = False
         self.what = what
         self.rest = size  # bytes of the frame that no piece and no buffer has claimed yet
-        self._piece = bytearray()  # the beginning of a small piece that came in parts
+        self._piece = bytearray()  # beginning of a small piece that arrived in parts
         self._need = 0  # size of that piece
-        self._place = memoryview(b"")  # what of the current buffer is still to be filled
+        self._place = memoryview(b"")  # unfilled part of the current buffer
         self._look: Look | None = None
-        self._kept = b""  # of what it looks at, and is not all there yet
+        self._kept = b""  # bytes of an incomplete Look
         self._steps: Steps
 
     def start(self, steps: Steps) -> None:
-        """Begin; the steps may look at `rest` all along."""
+        """Start the generator; its steps may read `rest` at any time."""
         self._steps = steps
         self._go_on(None)
 
@@ -127,7 +126,7 @@ class StreamedBody:
                 taken, unfinished = self._look(data[at : at + self.rest])
                 at += taken
                 self.rest -= taken
-                if unfinished and end - at < self.rest:  # it looks again once more of the frame is there
+                if unfinished and end - at < self.rest:  # it looks again once more of the frame has arrived
                     self._kept = bytes(data[at:])
                     return end
                 self._look = None
@@ -158,7 +157,7 @@ class StreamedBody:
             self._go_on(None)
 
     def _go_on(self, piece: memoryview | None) -> None:
-        """Hand a piece to the steps and note what they want next: a number of bytes, or a buffer filled."""
+        """Send a piece to the generator and store what it needs next: a number of bytes, or a buffer to fill."""
         try:
             want = self._steps.send(piece)  # type: ignore[arg-type]  # None starts it, and answers a filled buffer
         except StopIteration:
@@ -182,6 +181,6 @@ class StreamedBody:
             self._place = want
 
 
-# How many of the bytes that are there it has read, from the start on, and whether it looks again when more are there.
+# Number of the available bytes that it has read, and whether it looks again when more are available.
 Look = Callable[[memoryview], tuple[int, bool]]
 Steps = Generator[int | memoryview | Look, memoryview, None]

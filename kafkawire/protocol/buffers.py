@@ -1,44 +1,44 @@
-"""Memory for large sets, taken again once no view looks at it any more.
+"""Buffers for large sets, reused once no view of them is left.
 
-Memory that a process returns and allocates again comes page by page, zeroed: that costs as much as receiving into it,
-and on a virtual machine several times that.
+Memory that a process frees and allocates again comes in zeroed pages, which costs as much as receiving into it, and
+several times as much on a virtual machine.
 """
 
 from __future__ import annotations
 
 import threading
 
-LEAST_BYTES = 128 << 10  # smaller ones the allocator keeps at hand
+LEAST_BYTES = 128 << 10  # the allocator keeps smaller ones itself
 KEEP_BYTES = 64 << 20
-HEAP_BYTES = 2 << 20  # what readers make of a piece of a set, twice
-_MOST = 64  # buffers: looking through them must cost less than it saves
+HEAP_BYTES = 2 << 20  # twice what readers make of a piece of a set
+_MOST = 64  # buffers; searching them must cost less than it saves
 _STEP = 64 << 10
 
 
 def let_heap_stand() -> None:
-    """Have the allocator keep HEAP_BYTES of what was freed at the end of its heap, for what is read next.
+    """Make the allocator keep HEAP_BYTES of freed memory at the end of its heap for later use.
 
-    glibc returns what is more than twice the largest block that was ever mapped by itself and freed, and maps blocks
-    from 128 KB on: so the values of each piece of a set would come in fresh memory.
+    glibc returns freed memory beyond twice the largest block that it ever mapped and freed, and maps blocks of 128 KB
+    and more: so the values of each piece of a set would need fresh memory.
     """
-    bytes(HEAP_BYTES // 2)  # mapped, touched by nobody, freed
+    bytes(HEAP_BYTES // 2)  # mapped, never touched, freed
 
 
 class Buffers:
-    """At most keep_bytes of them, those in use included; what is asked for beyond that is not kept.
+    """Pool of at most keep_bytes, including buffers in use; buffers requested beyond that are not kept.
 
-    In use is what any memoryview looks at, however it was derived from the one that was given out; it need not be
-    released.  From any thread.
+    A buffer is in use while any memoryview of it exists, however it was derived; views need not be released.  Usable
+    from any thread.
     """
 
     def __init__(self, keep_bytes: int = KEEP_BYTES) -> None:
         self.keep_bytes = keep_bytes
-        self._kept: list[bytearray] = []  # least recently given out first
+        self._kept: list[bytearray] = []  # least recently used first
         self._lock = threading.Lock()
         let_heap_stand()
 
     def take(self, size: int) -> memoryview:
-        """size bytes of no particular content."""
+        """Return a buffer of `size` uninitialized bytes."""
         if not LEAST_BYTES <= size <= self.keep_bytes:
             return memoryview(bytearray(size))
         with self._lock:
@@ -51,7 +51,7 @@ class Buffers:
             return memoryview(made)[:size]
 
     def _keep(self, made: bytearray) -> None:
-        """Unless too many are in use.  Free ones, too small or too large for what is asked for now, make room."""
+        """Keep a buffer unless too many are in use.  Free buffers of other sizes are dropped for it."""
         total = sum(map(len, self._kept)) + len(made)
         for kept in list(self._kept):
             if total <= self.keep_bytes and len(self._kept) < _MOST:
@@ -66,11 +66,11 @@ class Buffers:
         return f"<Buffers {[len(kept) for kept in self._kept]}>"
 
 
-NONE_KEPT = Buffers(0)  # where nobody shares any: every buffer is a fresh one
+NONE_KEPT = Buffers(0)  # always allocates
 
 
 def _is_free(kept: bytearray) -> bool:
-    """A bytearray that is looked at cannot change its length."""
+    """True if no view of a bytearray exists: with one, its length could not be changed."""
     try:
         kept.pop()
     except BufferError:

@@ -1,10 +1,9 @@
-"""Rows of fetch requests and replies that say the same time after time, and are handled as bytes.
+"""Rows of fetch requests and replies that repeat, handled as bytes.
 
-Most of many partitions have nothing new most of the time: they are asked for from the same position as before, and the
-broker answers what it answered before.
+Most partitions of a large cluster have no new messages most of the time: requests and responses for them repeat.
 
-    FetchRows    partitions as a Fetch request names them, encoded once
-    QuietRows    what a Fetch reply said of topics without messages: what says the same again is passed over
+    FetchRows    rows of partitions for Fetch requests, encoded once
+    QuietRows    rows of a Fetch reply for topics without messages: repeated ones are skipped
 """
 
 from __future__ import annotations
@@ -20,23 +19,23 @@ from kafkawire.primitives import utf8
 _COUNT = struct.Struct(">i")
 _NAME = struct.Struct(">h")
 PARTITION_BYTES = 4
-UNFINISHED = -1  # more has to arrive
-NO_EPOCH = NO_START = -1  # of a consumer: its leader's epoch is not checked, and it has no log
+UNFINISHED = -1  # more bytes have to arrive
+NO_EPOCH = NO_START = -1  # for a consumer: its leader's epoch is not checked, and it has no log
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRows:
-    """Partitions of a Fetch request in one version: topics, and for each its name and a row a partition."""
+    """Encoded partitions of a Fetch request in one version: topics, and for each its name and one row per partition."""
 
     version: int
     topics: int
     data: bytes
-    total_bytes: int  # asked for
+    total_bytes: int  # bytes requested
     partitions: int
 
 
 def encode_rows(version: int, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
-    """(partition, position, max_bytes) each.  LocalError: one is asked for twice, or is one of 0.7."""
+    """Encode (partition, position, max_bytes) each.  Raises LocalError for a repeated partition, or one of 0.7."""
     topics: dict[str, list[int]] = {}
     total = 0
     for (topic, partition), position, size in wanted:
@@ -58,7 +57,7 @@ def encode_rows(version: int, wanted: Sequence[tuple[TopicPartition, int, int]])
 
 
 def joined(rows: Collection[FetchRows]) -> FetchRows:
-    """Rows of different topics, at least one, as those of one request."""
+    """Join rows of different topics, at least one, for one request."""
     return FetchRows(
         next(iter(rows)).version,
         sum(each.topics for each in rows),
@@ -69,7 +68,8 @@ def joined(rows: Collection[FetchRows]) -> FetchRows:
 
 
 def _rows(version: int, count: int, flat: list[int]) -> bytes:
-    """partition:int32 [leader_epoch:int32 from v9] position:int64 [log_start:int64 from v5] max_bytes:int32"""
+    """Encode rows: partition:int32 [leader_epoch:int32 from v9] position:int64 [log_start:int64 from v5]
+    max_bytes:int32"""
     try:
         if version < 5:
             return struct.pack(">" + "iqi" * count, *flat)
@@ -90,39 +90,36 @@ def _check(topic: str, partitions: Iterable[object]) -> None:
         if not isinstance(partition, int):
             raise LocalError(f"{topic}/{partition} is a partition of 0.7: Kafka 0.8 and later number theirs")
         if partition in seen:
-            raise LocalError(
-                f"{topic}/{partition} twice in one request: "
-                "the broker would keep the last and drop the other in silence"
-            )
+            raise LocalError(f"{topic}/{partition} twice in one request: the broker would silently drop the first")
         seen.add(partition)
 
 
 class QuietRows:
-    """Rows of topics without messages and errors, as the Fetch replies of one connection last had them.
+    """Rows of topics without messages and errors, from the last Fetch replies of one connection.
 
-    A parser that is given them passes over a topic whose rows are the same again: its partitions are not in the result,
-    and its name is in `passed`.  For a caller who has noted what they say.  A topic may stand in a reply several times,
-    with other partitions.
+    A parser with this object skips a topic whose rows repeat: its partitions are not in the result, and its name is in
+    `passed`.  The caller has stored what they say.  A topic may occur in a reply several times, with different
+    partitions.
     """
 
     def __init__(self) -> None:
         self.passed: set[str] = set()  # topics of the newest reply
         self._rows: dict[bytes, bytes] = {}  # by name, count and first partition
-        self._partitions: dict[str, dict[bytes, frozenset[int]]] = {}  # in each of a topic's rows
+        self._partitions: dict[str, dict[bytes, frozenset[int]]] = {}  # partitions in each row block of a topic
 
     def begin(self) -> None:
-        """A reply begins."""
+        """Begin a reply."""
         self.passed.clear()
 
     def clear(self) -> None:
-        """Another connection: what comes next is looked at."""
+        """Forget all rows, because the connection is a new one."""
         self.passed.clear()
         self._rows.clear()
         self._partitions.clear()
 
     def match(self, data: memoryview, at: int) -> int:
-        """Bytes of the topic at `at` that are as they were; 0: they are not; UNFINISHED: as far as they are there, they
-        are."""
+        """Return the size of the topic at `at` if its bytes repeat; 0 if they do not; UNFINISHED if the available ones
+        do."""
         end = len(data)
         if not self._rows:
             return 0
@@ -143,14 +140,14 @@ class QuietRows:
         return len(rows)
 
     def learn(self, topic: str, pieces: Sequence[bytes], partitions: Collection[int], quiet: bool) -> None:
-        """What a topic's rows were, in pieces from their count on.  quiet: no message and no error is in them."""
+        """Store a topic's rows, in pieces beginning with their count. quiet: they have no message and no error."""
         name = utf8(topic)
         head = _NAME.pack(len(name)) + name
         rows = b"".join(pieces)
         key = head + rows[: _COUNT.size + PARTITION_BYTES]
         known = self._partitions.setdefault(topic, {})
         for other in [one for one, held in known.items() if one != key and not held.isdisjoint(partitions)]:
-            del known[other], self._rows[other]  # what it says of these partitions is older than what was read now
+            del known[other], self._rows[other]  # outdated for these partitions by the rows just read
         if quiet:
             self._rows[key], known[key] = head + rows, frozenset(partitions)
         elif key in known:

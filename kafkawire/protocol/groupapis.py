@@ -1,7 +1,7 @@
-"""Groups that a broker coordinates, and the offsets that groups commit: tables of their requests and replies.
+"""Tables of requests and replies for groups that a broker coordinates, and for committed offsets.
 
-The metadata and assignment of a member of protocol type "consumer" are blobs of their own
-(kafkawire.protocol.offsetrecords reads the same).
+The metadata and assignment of a member of protocol type "consumer" are separate blobs
+(kafkawire.protocol.subscriptions).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkawire.protocol.schema import (
     uuid,
 )
 
-OF_GROUP, OF_TRANSACTION = 0, 1  # key_type of GroupCoordinator: whose coordinator is asked for
+OF_GROUP, OF_TRANSACTION = 0, 1  # key_type of GroupCoordinator: of a group, or of a transaction
 
 OFFSET_COMMIT = Api(
     8,
@@ -45,7 +45,7 @@ OFFSET_COMMIT = Api(
             offset=int64,
             timestamp=between(1, 1, int64),
             leader_epoch=since(6, int32),  # -1: not known
-            # metadata: 0.10 reads null too, 0.9 does not; we never write it
+            # metadata: 0.10 accepts null, too, 0.9 does not; so null is never written
             metadata=nullable_string,
         ),
     ),
@@ -54,7 +54,7 @@ OFFSET_COMMIT = Api(
 OFFSET_FETCH = Api(
     9,
     "OffsetFetch",
-    5,  # v0 reads ZooKeeper, v1 reads Kafka; the bytes are the same.  From v2 on null asks for all of the group
+    5,  # v0 reads ZooKeeper, v1 reads Kafka; the bytes are the same.  Null in v2 and later: all of the group
     request=Struct(group=string, topics=Array(Struct(topic=string, partitions=Array(int32)), nullable_since=2)),
     reply=Struct(
         throttle_time_ms=since(3, int32),
@@ -77,7 +77,7 @@ GROUP_COORDINATOR = Api(
 JOIN_GROUP = Api(
     11,
     "JoinGroup",
-    5,  # v4: a new member is told its id first (error 79, KIP-394); v5: static members (KIP-345)
+    5,  # v4: a new member first gets its id (error 79, KIP-394); v5: static members (KIP-345)
     request=Struct(
         group=string,
         session_timeout=int32,
@@ -198,7 +198,7 @@ _MEMBER: dict[str, Type | Ranged] = {
 
 
 def _described(**member: Type | Ranged) -> Struct:
-    """Groups with their members, as the coordinator of 4.x describes those of its newer protocols."""
+    """Return the type of a described group with its members, for the newer group protocols of 4.x."""
     return Struct(
         0,
         throttle_time_ms=int32,

@@ -1,6 +1,6 @@
 """Requests of a member to the coordinator of its group: join, sync, heartbeat, leave.  0.9 and later.
 
-Replies are the decoded fields; `error` is the coordinator's code, whatever else they hold is empty where it is not 0.
+Replies are the decoded fields; `error` is the coordinator's code, and the other fields are empty if it is not 0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkawire.protocol.requests08 import Request
 
 
 def tells_rebalance_timeout(d: ApiVersions) -> bool:
-    """Whether JoinGroup names the time that a member has to join again; else it is the session timeout."""
+    """True if JoinGroup has a rebalance timeout; otherwise the session timeout is used for it."""
     return d.speaks(groupapis.JOIN_GROUP.key) >= 1
 
 
@@ -29,9 +29,9 @@ def join_group(
     protocol_type: str,
     protocols: Sequence[tuple[str, bytes]],
 ) -> Request:
-    """Become a member, or stay one in the next generation.  Answered once all members have joined.
+    """Join the group, or stay a member in its next generation.  Answered once all members have joined.
 
-    member_id: "" of a new member; the response names its own.  protocols: (name, metadata), the preferred one first.
+    member_id: "" for a new member; the response names its own.  protocols: (name, metadata), the preferred one first.
     """
     version = d.speaks(groupapis.JOIN_GROUP.key)
     fields: dict[str, Any] = {
@@ -49,20 +49,22 @@ def join_group(
 def sync_group(
     d: ApiVersions, group: str, generation: int, member_id: str, assignments: Mapping[str, bytes] | None = None
 ) -> Request:
-    """Ask for our assignment; the leader brings those of all, by member id.  Answered once the leader has."""
+    """Request our assignment; the leader sends the assignments of all members by member id.  Answered once the leader
+    has sent them."""
     rows = [{"member_id": name, "assignment": data} for name, data in (assignments or {}).items()]
     fields = {"group": group, "generation": generation, "member_id": member_id, "assignments": rows}
     return _request(groupapis.SYNC_GROUP, d.speaks(groupapis.SYNC_GROUP.key), fields, instance_since=3)
 
 
 def heartbeat(d: ApiVersions, group: str, generation: int, member_id: str) -> Request:
-    """Stay a member: each answer but 22 and 25 says that we are one.  27: the group rebalances, join again."""
+    """Renew the membership: it is still valid for each response except 22 and 25. 27: the group rebalances, join
+    again."""
     fields = {"group": group, "generation": generation, "member_id": member_id}
     return _request(groupapis.HEARTBEAT, d.speaks(groupapis.HEARTBEAT.key), fields, instance_since=3)
 
 
 def leave_group(d: ApiVersions, group: str, member_id: str) -> Request:
-    """Leave at once: the others need not wait for the session to end."""
+    """Leave at once, so that the others need not wait for the session to expire."""
     version = d.speaks(groupapis.LEAVE_GROUP.key)
     return _request(groupapis.LEAVE_GROUP, version, {"group": group, "member_id": member_id})
 

@@ -1,6 +1,7 @@
-"""Requests about groups of Kafka's newer protocols (consumer: KIP-848, share: KIP-932), and requests that delete.
+"""Requests about groups of Kafka's newer protocols (consumer: KIP-848, share: KIP-932), and requests that delete groups
+or offsets.
 
-The classic ones are in requests08.  Replies are the decoded fields.
+Requests for classic groups are in requests08.  Replies are the decoded fields.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kafkawire.protocol.requests08 import Request, grouped
 
 
 def speaks(d: ApiVersions, api: Api, least: int = 0) -> bool:
-    """True if brokers take a version of this api that is `least` or newer."""
+    """True if brokers support version `least` of this api or a newer one."""
     try:
         return d.speaks(api.key) >= least
     except LocalError:
@@ -25,27 +26,28 @@ def speaks(d: ApiVersions, api: Api, least: int = 0) -> bool:
 
 
 def describe_consumer_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
-    """Ask for state and members of groups whose members use the consumer protocol of KIP-848.  From 4.0 on."""
+    """Request state and members of groups whose members use the consumer protocol of KIP-848 (4.0 and later)."""
     return _request(d, groupapis.CONSUMER_GROUP_DESCRIBE, {"groups": groups, "authorized_operations": False})
 
 
 def describe_share_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
-    """Ask for state and members of share groups.  From 4.1 on."""
+    """Request state and members of share groups (4.1 and later)."""
     return _request(d, groupapis.SHARE_GROUP_DESCRIBE, {"groups": groups, "authorized_operations": False})
 
 
 def share_group_offsets(d: ApiVersions, group: str) -> Request:
-    """Ask where a share group begins in each of its partitions: everything before is done.  From 4.1 on."""
+    """Request the start offset of a share group in each of its partitions: everything before is done (4.1 and
+    later)."""
     return _request(d, groupapis.SHARE_GROUP_OFFSETS, {"groups": [{"group": group, "topics": None}]})
 
 
 def delete_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
-    """Delete groups without members, with their offsets.  From 1.1 on; to their coordinator."""
+    """Delete groups without members, with their offsets; goes to their coordinator (1.1 and later)."""
     return _request(d, groupapis.DELETE_GROUPS, {"groups": groups})
 
 
 def delete_offsets(d: ApiVersions, group: str, tps: Iterable[TopicPartition]) -> Request:
-    """Delete offsets of a group that does not subscribe to their topics.  From 2.4 on; to its coordinator."""
+    """Delete offsets of a group that does not subscribe to their topics; goes to its coordinator (2.4 and later)."""
     return _request(d, groupapis.OFFSET_DELETE, {"group": group, "topics": grouped((tp, {}) for tp in tps)})
 
 

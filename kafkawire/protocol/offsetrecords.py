@@ -1,8 +1,8 @@
-"""The records of __consumer_offsets, where brokers keep committed offsets.  Pure: bytes in, values out.
+"""Records of __consumer_offsets, where brokers keep committed offsets.  Pure: bytes in, values out.
 
     key     version:int16   0, 1: group topic partition:int32      an offset
-                            2: group                               what the coordinator knows of a group (0.9 on)
-                            3 and later: ...                       groups of the newer protocols (3.7 on): StateRecord
+                            2: group                               state of a group (0.9 and later)
+                            3 and later: ...                       newer group protocols (3.7 and later): StateRecord
     value   version:int16   of an offset
                             0: offset metadata timestamp                          0.8.2
                             1: offset metadata commit_time expire_time            0.9 to 2.0, or with a retention given
@@ -10,10 +10,10 @@
                             3: offset leader_epoch:int32 metadata commit_time     2.1 and later
                             4: the same in the compact encoding, with tags        4.1 and later
                             of a group: 0 to 4, members with their subscriptions (left undecoded)
-    null value              the offset was deleted or has expired, the group is over
+    null value              the offset was deleted or has expired, or the group has ended
 
-offsets and times (ms since the epoch) are int64, texts int16-prefixed UTF-8.  Later versions and whatever else is in
-there come as UnknownRecord, to be counted and reported: a reader of the whole log must not stop.
+offsets and times (ms since the epoch) are int64, texts int16-prefixed UTF-8.  Later versions and other records are
+returned as UnknownRecord, to be counted and reported: a reader of the whole log must not stop.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ OFFSETS_TOPIC = "__consumer_offsets"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Bytes that begin with a version of their own, an int16, which picks the fields of the table."""
+    """Record that begins with an int16 version, which selects the fields of the table."""
 
     name: str
     newest: int
     table: Struct
 
     def decode(self, data: Bytes) -> dict[str, Any]:
-        """Its fields, `version` among them.  RemoteError for a version with no table."""
+        """Return its fields, including `version`.  Raises RemoteError for an unknown version."""
         reader = Reader(data, self.name)
         version = reader.integer(INT16)
         if not 0 <= version <= self.newest:
@@ -109,7 +109,7 @@ GROUP_VALUE = Record(
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """A committed offset.  expire_ms is None where the broker's retention decides; leader_epoch where there is none."""
+    """Committed offset. expire_ms: None if the broker's retention applies; leader_epoch: None if there is none."""
 
     offset: int
     metadata: str
@@ -120,7 +120,7 @@ class StoredOffset:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group of the new consumer protocol as its coordinator wrote it down."""
+    """Group of the new consumer protocol as its coordinator stored it."""
 
     protocol_type: str
     generation: int
@@ -131,7 +131,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """value None: a tombstone."""
+    """Record of a committed offset. value None: a tombstone."""
 
     group: str
     topic: str
@@ -141,7 +141,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """value None: a tombstone."""
+    """Record of a group. value None: a tombstone."""
 
     group: str
     value: StoredGroup | None
@@ -149,14 +149,14 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """State of a group of a newer protocol (KIP-848, share, streams), left undecoded.  kind: the version of its key."""
+    """State of a group of a newer protocol (KIP-848, share, streams), not decoded. kind: the version of its key."""
 
     kind: int
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownRecord:
-    """why: a sentence.  group, topic, partition are None where the key could not be read."""
+    """Record that cannot be decoded. why: a sentence. group, topic, partition are None if the key could not be read."""
 
     why: str
     group: str | None = None
@@ -168,7 +168,7 @@ Read = OffsetRecord | GroupRecord | StateRecord | UnknownRecord
 
 
 def read_record(key: Bytes | None, value: Bytes | None) -> Read:
-    """What one message of __consumer_offsets says.  Raises nothing."""
+    """Decode one message of __consumer_offsets.  Raises nothing."""
     if key is None:
         return UnknownRecord("a record without a key")
     if len(key) >= INT16.size and (kind := INT16.unpack_from(key)[0]) > GROUP_KEY_VERSION:
@@ -186,13 +186,14 @@ def read_record(key: Bytes | None, value: Bytes | None) -> Read:
 
 
 def group_partition(group: str, partitions: int) -> int:
-    """Which of so many partitions keeps a group; its leader is the coordinator.  Java's abs, where abs(MIN) is 0."""
+    """Return the partition of __consumer_offsets that keeps a group; its leader is the coordinator.  Uses Java's abs,
+    with abs(MIN) = 0."""
     hashed = string_hash(group)
     return 0 if hashed == -(2**31) else abs(hashed) % partitions
 
 
 def _key(data: Bytes) -> dict[str, Any]:
-    """group, topic, partition of an offset; of a group only the group."""
+    """Return group, topic, partition of an offset key; only the group for a group key."""
     reader = Reader(data, "group key")
     if reader.integer(INT16) != GROUP_KEY_VERSION:
         fields = OFFSET_KEY.decode(data)

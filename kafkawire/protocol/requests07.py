@@ -1,4 +1,4 @@
-"""Requests of Kafka 0.7 as the system asks them, under the names and signatures of kafkawire.protocol.requests08.
+"""Requests of Kafka 0.7, with the names and signatures of kafkawire.protocol.requests08.
 
     PRODUCE       request_id:int16=0  topic:string  partition:int32  size:int32  set          never answered
     FETCH         1  topic:string  partition:int32  position:int64  max_bytes:int32
@@ -6,16 +6,16 @@
     MULTIPRODUCE  3  count:int16  [topic:string  partition:int32  size:int32  set]            never answered
     OFFSETS       4  topic:string  partition:int32  time:int64  max_offsets:int32
 
-A string is an int16 count of bytes and UTF-8.  (The original writes the count of characters: it cannot ask for a topic
-that is not ASCII.)  A partition travels as its index: that it is the asked broker's own is up to the caller.
+A string is an int16 count of bytes and UTF-8.  (The original writes the count of characters, so it does not support
+topics that are not ASCII.) A partition is sent as its index: the caller makes sure that it belongs to the broker.
 
-Frames, and how responses are taken from a stream:
+Frames of requests and responses:
 
     request  size:int32  request_id:int16  ...
     reply    size:int32  error:int16  ...
 
 size counts all that follows it.  There is no version, no client id and no correlation id: replies come in the order of
-the requests, and what they say belongs to what was asked.  Produce and MultiProduce are never answered.
+the requests, and do not name what they answer.  Produce and MultiProduce are never answered.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ HEAD_BYTES = 4  # the size
 
 _SIZE = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
-_SET = struct.Struct(">ih")  # size (of the error, too) and error of one partition's part
+_SET = struct.Struct(">ih")  # size (including the error) and error of one partition's part
 _OFFSETS = struct.Struct(">hi")  # error, count
 
 
 def framed(body: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
-    """A request's body with its size in front; nothing is copied."""
+    """Return a request's body with its size field before it; nothing is copied."""
     size = sum(len(piece) for piece in body)
     if size > 0x7FFFFFFF:
         raise LocalError(f"request of {size} bytes does not fit a frame")
@@ -56,16 +56,16 @@ def framed(body: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
 
 
 def reply_size(head: bytes | bytearray | memoryview, least: int = _ERROR.size) -> int:
-    """Bytes of the frame that begins so.  RemoteError: less than what belongs to any reply (a fetch with a negative
-    max size is answered by a size of 1)."""
+    """Return the bytes of the frame that begins with this header.  Raises RemoteError if it is smaller than any reply
+    (a fetch with a negative max size is answered with a size of 1)."""
     (size,) = _SIZE.unpack(head)
     if size < least:
-        raise RemoteError(f"a reply frame says its size is {size}: at least {least} bytes belong to it")
+        raise RemoteError(f"a reply frame declares a size of {size}: it must be at least {least}")
     return int(size)
 
 
 class FetchBody(StreamedBody):
-    """A Fetch or MultiFetch reply while it arrives: list[FetchedPartition] in the order that was asked.
+    """Fetch or MultiFetch reply while it arrives: list[FetchedPartition] in the order of the request.
 
     Fetch        error:int16  set
     MultiFetch   error:int16 (always 0)  [size:int32  error:int16  set] for each partition; size counts error and set
@@ -112,8 +112,8 @@ class FetchBody(StreamedBody):
 
 
 class OffsetsBody(StreamedBody):
-    """The replies to several Offsets requests while they arrive, one frame each, as one: that of ListOffsets v0 of 0.8,
-    {"topics": [{"topic", "partitions": [{"partition", "error", "offsets"}]}]}.
+    """Replies to several Offsets requests while they arrive, one frame each, joined as a reply of ListOffsets v0 of
+    0.8, {"topics": [{"topic", "partitions": [{"partition", "error", "offsets"}]}]}.
 
     error:int16 (always 0)  count:int32  [offset:int64], the newest first
     """
@@ -154,7 +154,7 @@ _ASKED = struct.Struct(">iqi")  # partition, position or time, max bytes or max 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One kind of request: its id, and what we call it."""
+    """One kind of request: its id and name."""
 
     key: int
     name: str
@@ -169,7 +169,7 @@ OFFSETS = Api(4, "Offsets")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request, ready for a session (kafkawire.protocol.request.Request): one frame, or several with a reply each."""
+    """Request ready for a session (kafkawire.protocol.request.Request): one frame, or several with one reply each."""
 
     head_bytes: ClassVar[int] = HEAD_BYTES
     api: Api
@@ -183,7 +183,7 @@ class Request:
 
     @property
     def size(self) -> int:
-        """Bytes of the bodies."""
+        """Return the bytes of the bodies."""
         return sum(len(piece) for body in self.bodies for piece in body)
 
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
@@ -208,27 +208,27 @@ def fetch(
     rows: Sequence[FetchRows] = (),
     quiet: QuietRows | None = None,
 ) -> Request:
-    """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the order of wanted.
+    """Fetch from (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the order of wanted.
 
-    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect; it has no transactions, and no
-    reply is quiet, since none has the end of a log.  A partition may be asked for twice.
+    The broker does not wait: max_wait_ms, min_bytes and replica_id have no effect.  It has no transactions, and replies
+    are never quiet, since they do not have the end of a log.  A partition may occur twice.
     """
     if rows:
-        raise LocalError(f"Kafka {d.release} waits for no data: its partitions are asked for one by one")
+        raise LocalError(f"Kafka {d.release} does not wait for data: request its partitions one by one")
     d.speaks(_FETCH_KEY)
     api = FETCH if len(wanted) == 1 else MULTIFETCH
     pieces = [_head(api, len(wanted))]
     for tp, position, max_bytes in wanted:
         if not 0 <= max_bytes <= 0x7FFFFFFF:
-            raise LocalError(f"{tp}: a fetch of {max_bytes} bytes: a broker of 0.7 answers that with a broken frame")
+            raise LocalError(f"{tp}: a fetch of {max_bytes} bytes: a 0.7 broker would answer it with an invalid frame")
         pieces.append(_string(tp.topic) + _ASKED.pack(_index(tp), position, max_bytes))
     limit = MAX_REPLY_BYTES + sum(size for _, _, size in wanted)
     return Request(api, [[b"".join(pieces)]], [tp for tp, _, _ in wanted], max_reply_bytes=limit)
 
 
 def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
-    """LocalError: see fetch."""
-    raise LocalError(f"Kafka {d.release} waits for no data: its partitions are asked for one by one")
+    """Raise LocalError: 0.7 brokers do not wait for data."""
+    raise LocalError(f"Kafka {d.release} does not wait for data: request its partitions one by one")
 
 
 def produce(
@@ -241,8 +241,8 @@ def produce(
 ) -> Request:
     """Send each partition's set, given in pieces that are not copied.  Never answered, whatever acks says.
 
-    A partition of index -1 is one that the broker picks.  magic is in the entries, and not looked at here.  LocalError
-    for a transaction: 0.7 has none.
+    For a partition of index -1 the broker picks one. magic is in the entries, and ignored here.  Raises LocalError for
+    a transaction: 0.7 has none.
     """
     if transactional_id is not None:
         raise LocalError(f"Kafka {d.release} has no transactions: they came with 0.11")
@@ -265,15 +265,15 @@ def list_offsets(
     replica_id: int = CONSUMER,
     committed: bool = False,  # there are no transactions
 ) -> Request:
-    """Positions by time: -1 the end of what is flushed, -2 the beginning, else ms since the epoch: where segments begin
-    that were last written to before.
+    """Request offsets by time: -1 the end of flushed messages, -2 the beginning, else ms since the epoch: begins of
+    segments last written to before that time.
 
-    Reply: as v0 of 0.8 and later, {"topics": [{"topic", "partitions": [{"partition", "error", "offsets"}]}]}, offsets
-    newest first, perhaps none.  A partition that is none of the broker's closes the link.
+    Reply, as in v0 of 0.8 and later: {"topics": [{"topic", "partitions": [{"partition", "error", "offsets"}]}]},
+    offsets newest first, perhaps none.  If the broker does not have a partition, it closes the link.
     """
     d.speaks(_LIST_OFFSETS_KEY)
     if not times:
-        raise LocalError("offsets of no partition: there is nothing to ask")
+        raise LocalError("offsets of no partition: there is nothing to request")
     head = _head(OFFSETS)
     bodies: list[list[bytes | memoryview]] = [
         [head + _string(tp.topic) + _ASKED.pack(_index(tp), time, max_offsets)] for tp, time in times.items()
@@ -282,21 +282,22 @@ def list_offsets(
 
 
 def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
-    """What tp's broker answers only once it has handled everything before it on this link without closing it.
+    """Make a request that tp's broker answers only once it has handled all earlier requests of this link without
+    closing it.
 
     A broker handles the requests of a connection strictly in order, and closes it on a produce request that it refuses.
-    The answer proves no more: neither that it is on a disk, nor that what is too large was kept.
+    The response proves no more: messages need not be on disk, and too large ones may have been dropped.
     """
     broker = tp.partition.broker if isinstance(tp.partition, BrokerPartition) else _index(tp)
-    return list_offsets(d, {TopicPartition(tp.topic, BrokerPartition(broker, 0)): -1})  # each broker has that one
+    return list_offsets(d, {TopicPartition(tp.topic, BrokerPartition(broker, 0)): -1})  # every broker has it
 
 
-# What 0.8 calls them, in Dialect.versions.
+# The names of 0.8 for them, in Dialect.versions.
 _PRODUCE_KEY, _FETCH_KEY, _LIST_OFFSETS_KEY = 0, 1, 2
 
 
 def _lacking(api_key: int) -> Callable[..., Request]:
-    """A builder of what 0.7 has no request for: raises the LocalError of d.speaks."""
+    """Return a builder for a request that 0.7 does not have: it raises the LocalError of d.speaks."""
 
     def refuse(d: ApiVersions, *args: object, **named: object) -> Request:
         d.speaks(api_key)
@@ -315,7 +316,7 @@ api_versions = _lacking(18)
 
 
 def _head(api: Api, count: int | None = None) -> bytes:
-    """The request's id, and where it has one its count."""
+    """Return the request's id, and its count if it has one."""
     if api in (PRODUCE, FETCH, OFFSETS):
         return struct.pack(">h", api.key)
     if count is None or count > MOST_PARTS:

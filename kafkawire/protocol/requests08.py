@@ -1,15 +1,15 @@
-"""Requests as the system asks them, in the versions a dialect speaks, and what their replies mean.
+"""Requests of Kafka 0.8 and later in the versions of a dialect, and the meaning of their replies.
 
-Every builder takes the dialect first and returns a Request: its body as buffers (message sets are views, never
-copied), and how its reply is read.  The session puts the frame's header in front.
+Every builder takes the dialect first and returns a Request: its body as buffers (message sets are views, never copied),
+and the parser of its reply.  The session adds the frame's header.
 
-Frames, and how the body of a response is taken from a stream:
+Frames of requests and responses:
 
     request  size:int32  api_key:int16  api_version:int16  correlation_id:int32  client_id:string  body
     reply    size:int32  correlation_id:int32  body
 
-size counts all that follows it.  A session reads HEADER_BYTES, gets a Body from the request (`request.reply(head, …)`),
-which is of the size that reply_header() finds, and gives it bytes until it is complete.  Knows no socket.
+size counts all that follows it.  A session reads HEADER_BYTES, gets a Body from the request (`request.reply(head, …)`)
+of the size that reply_header() finds, and feeds it bytes until it is complete.  No socket is used here.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _REQUEST = struct.Struct(">ihhih")
 _REPLY = struct.Struct(">ii")
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-# partition, error, base offset; from v8 on how many records are refused, and the length of a sentence (-1: none)
+# partition, error, base offset; in v8 and later the number of refused records, and the length of a message (-1: none)
 _PRODUCED_ROWS = {
     0: struct.Struct(">ihq"),
     2: struct.Struct(">ihq8x"),
@@ -59,29 +59,30 @@ _PRODUCED_ROWS = {
     8: struct.Struct(">ihq16xih"),
 }
 _NOTHING_SAID = [0, -1]
-_PRODUCE_PARTITION = struct.Struct(">ii")  # partition, bytes of the set
+_PRODUCE_PARTITION = struct.Struct(">ii")  # partition, size of the set
 _FETCHED = struct.Struct(">ihqi")  # partition, error, high watermark, bytes of the set
-WITHOUT_BATCHES = 2  # the newest version of Produce for formats v0 and v1
-_FETCH_HEAD = struct.Struct(">iii")  # replica, longest wait, least bytes
-_NO_SESSION = struct.pack(">ii", 0, -1)  # a whole fetch, and no session (KIP-227)
+WITHOUT_BATCHES = 2  # newest version of Produce for formats v0 and v1
+_FETCH_HEAD = struct.Struct(">iii")  # replica id, max wait, min bytes
+_NO_SESSION = struct.pack(">ii", 0, -1)  # a full fetch without a session (KIP-227)
 _SESSION = struct.Struct(">hi")  # error, session id
 _STABLE = struct.Struct(">ihqqi")  # partition, error, high watermark, last stable offset, aborted transactions
-_STABLE_LOG = struct.Struct(">ihqqqi")  # the same with the log start offset
+_STABLE_LOG = struct.Struct(">ihqqqi")  # as _STABLE, with the log start offset
 _ABORTED = struct.Struct(">qq")  # producer id, first offset
 _MOST_INT32 = (1 << 31) - 1
-NO_SET = -1  # bytes of a set that is null
-NO_EPOCH = -1  # as a leader's: not known, so it is not checked
+NO_SET = -1  # size of a null set
+NO_EPOCH = -1  # leader epoch not known, so it is not checked
 NEWEST_WITH_RETENTION = 4  # of OffsetCommit
-# The newest version of Fetch that only the leader answers.  From v11 on (KIP-392) followers of 2.4 and later answer a
-# consumer without an error, up to what they have copied so far, so it would never learn that the leader moved; and a
-# leader with a replica selector names another replica and sends no data.  v11 has nothing else that v10 lacks (zstd
-# needs v10), and 4.x takes v4 and later.
+# The newest version of Fetch that only the leader answers.  In v11 and later (KIP-392) followers of 2.4 and later
+# answer a consumer without an error, up to their own log end, so it would never learn that the leader moved; and a
+# leader with a replica selector names another replica and sends no data. v11 adds nothing else to v10 (zstd needs v10),
+# and 4.x supports v4 and later.
 LEADERS_FETCH = 10
 _LEAST_TOPIC = 6  # an empty name and an empty array
 
 
 def request_header(api_key: int, version: int, correlation_id: int, client_id: str, body_size: int) -> bytes:
-    """What goes in front of a body of body_size bytes.  client_id is never null: 0.9's newer requests refuse that."""
+    """Return the frame header for a body of body_size bytes. client_id is never null: 0.9's newer requests refuse
+    that."""
     name = utf8(client_id)
     if len(name) > 0x7FFF:
         raise LocalError(f"client id of {len(name)} bytes is longer than 32767")
@@ -92,15 +93,15 @@ def request_header(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def reply_header(data: bytes | bytearray | memoryview) -> tuple[int, int]:
-    """(bytes of the body, correlation id) from the first HEADER_BYTES of a reply frame."""
+    """Return (bytes of the body, correlation id) from the first HEADER_BYTES of a reply frame."""
     size, correlation_id = _REPLY.unpack_from(data)
     if size < 4:
-        raise RemoteError(f"a reply frame says its size is {size}: at least 4 bytes of correlation id belong to it")
+        raise RemoteError(f"a reply frame declares a size of {size}: it must have at least 4 bytes of correlation id")
     return size - 4, correlation_id
 
 
 class FetchReplyParser(StreamedBody):
-    """A Fetch reply while it arrives (v0 to v11): a Body whose result is list[FetchedPartition] in wire order.
+    """Fetch reply while it arrives (v0 to v11): a Body whose result is list[FetchedPartition] in wire order.
 
     [throttle_ms:int32 from v1]  [error:int16 session:int32 from v7]
     [topic:string [partition:int32 error:int16 high_watermark:int64
@@ -108,9 +109,9 @@ class FetchReplyParser(StreamedBody):
                    aborted [producer_id:int64 first_offset:int64] from v4  preferred_replica:int32 from v11
                    set_size:int32 set]]
 
-    A set's buffer is taken when its size is known to fit into what is left of the frame.  A set of -1 bytes (null) is
-    an empty one: Kafka 3.x sends it beside an error.  quiet: topics that are passed over where they say the same again.
-    asked: partitions that are in the result in any case, with NOT_ANSWERED where the reply leaves them out.
+    A set's buffer is allocated once its size is known to fit into the rest of the frame.  A set of -1 bytes (null) is
+    an empty one: Kafka 3.x sends it with an error. quiet: topics that are skipped while their rows repeat. asked:
+    partitions that are always in the result, with NOT_ANSWERED if the reply leaves them out.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class FetchReplyParser(StreamedBody):
         super().__init__("Fetch reply", size, limit)
         self._quiet = quiet
         self._asked = asked
-        self._left = 0  # topics
+        self._left = 0  # topics left
         if quiet is not None:
             quiet.begin()
         self.throttle_ms = 0
@@ -142,7 +143,7 @@ class FetchReplyParser(StreamedBody):
         return self._fetched + [FetchedPartition(tp, NOT_ANSWERED, None, memoryview(b"")) for tp in left_out]
 
     def _parse(self) -> Steps:
-        """Of v0 to v3."""
+        """Parse v0 to v3."""
         if self._version >= 1:
             (self.throttle_ms,) = _INT32.unpack((yield _INT32.size))
         self._left = self._count((yield _INT32.size), _LEAST_TOPIC, "topics")
@@ -171,7 +172,7 @@ class FetchReplyParser(StreamedBody):
                 self._quiet.learn(topic, learned, numbers, not loud)
 
     def _parse_stable(self) -> Steps:
-        """From v4 on, with the end of what is stable and the transactions that were aborted."""
+        """Parse v4 and later, with the last stable offset and aborted transactions."""
         (self.throttle_ms,) = _INT32.unpack((yield _INT32.size))
         if self._version >= 7:
             error, _ = _SESSION.unpack((yield _SESSION.size))
@@ -196,7 +197,7 @@ class FetchReplyParser(StreamedBody):
                     raise Truncated(f"Fetch reply: {tp}: {count} aborted transactions, {self.rest} bytes left")
                 aborted = tuple(_ABORTED.iter_unpack((yield count * _ABORTED.size))) if count > 0 else ()
                 end = bytes((yield behind))
-                (size,) = _INT32.unpack(end[-4:])  # in front of it a replica that is nearer to us
+                (size,) = _INT32.unpack(end[-4:])  # before it comes the preferred replica
                 if self._quiet is not None:
                     learned += (row, end)
                     numbers.append(partition)
@@ -210,8 +211,7 @@ class FetchReplyParser(StreamedBody):
                 self._quiet.learn(topic, learned, numbers, not loud)
 
     def _pass_over(self, data: memoryview) -> tuple[int, bool]:
-        """Pass over the topics that say what they said before; how many bytes these are, and whether more may follow
-        once more has arrived."""
+        """Skip topics whose rows repeat; return their bytes, and whether more may be skipped once more bytes arrive."""
         assert self._quiet is not None
         at = size = 0
         while self._left and (size := self._quiet.match(data, at)) > 0:
@@ -226,7 +226,7 @@ class FetchReplyParser(StreamedBody):
         return _text((yield length)) if length else ""
 
     def _set(self, tp: TopicPartition, size: int) -> memoryview:
-        """The buffer of a set."""
+        """Return the buffer for a set."""
         if size == NO_SET:
             size = 0
         if not 0 <= size <= self.rest:
@@ -249,7 +249,7 @@ def _text(piece: memoryview) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request, ready for a session (kafkawire.protocol.request.Request)."""
+    """Request ready for a session (kafkawire.protocol.request.Request)."""
 
     head_bytes: ClassVar[int] = HEADER_BYTES
     api: Api
@@ -257,19 +257,19 @@ class Request:
     buffers: list[bytes | memoryview]
     expects_reply: bool = True
     finish: Callable[[dict[str, Any]], object] | None = field(default=None, repr=False)  # decoded dict -> the reply
-    # The same from the bytes, without the dict; None: what is odd in them is for the table.
+    # Parses the bytes without the dict; returns None for unusual replies, which the table parses.
     quick: Callable[[memoryview], object | None] | None = field(default=None, repr=False, compare=False)
     max_reply_bytes: int = MAX_REPLY_BYTES
-    quiet: QuietRows | None = field(default=None, repr=False)  # of a Fetch
-    asked: tuple[TopicPartition, ...] = field(default=(), repr=False)  # of a Fetch: they are in its result in any case
+    quiet: QuietRows | None = field(default=None, repr=False)  # for a Fetch
+    asked: tuple[TopicPartition, ...] = field(default=(), repr=False)  # for a Fetch: always in its result
 
     @property
     def size(self) -> int:
-        """Bytes of the body."""
+        """Return the bytes of the body."""
         return sum(map(len, self.buffers))
 
     def frame(self, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
-        tags = b"\0" if self.version >= self.api.flexible else b""  # the header's, of which there are none
+        tags = b"\0" if self.version >= self.api.flexible else b""  # tagged fields of the header, always empty
         head = request_header(self.api.key, self.version, correlation_id, client_id, len(tags) + self.size)
         return [head + tags, *self.buffers]
 
@@ -280,9 +280,9 @@ class Request:
         return self.reply_body(size, buffers)
 
     def reply_body(self, size: int, buffers: Buffers | None = None) -> Body[Any]:
-        """Where the size bytes of this request's reply go; fetched sets into `buffers`.
+        """Return the body that receives the `size` bytes of this request's reply; fetched sets go into `buffers`.
 
-        RemoteError when that is more than any sane reply.
+        Raises RemoteError if that exceeds the limit of a reply.
         """
         if self.api is apis.FETCH:
             return FetchReplyParser(self.version, size, self.max_reply_bytes, buffers, self.quiet, self.asked)
@@ -310,14 +310,14 @@ def fetch(
     rows: Sequence[FetchRows] = (),
     quiet: QuietRows | None = None,
 ) -> Request:
-    """Ask for (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the broker's order.
+    """Fetch from (partition, position, max_bytes) each.  Reply: list[FetchedPartition], in the broker's order.
 
-    Behind these come, with error NOT_ANSWERED, those of `wanted` that the reply leaves out; with quiet they do not.
-    committed: by isolation level read_committed, from v4 on.  From v3 on the first entry of the first partition that
-    has one comes whole, however large it is; of another partition nothing comes where its first one does not fit.
-    rows: other partitions behind these (fetch_rows).  quiet: what is passed over in the reply.
+    Partitions of `wanted` that the reply leaves out follow with error NOT_ANSWERED, unless quiet is given. committed:
+    use isolation level read_committed (v4 and later).  In v3 and later the first entry of the first non-empty partition
+    is returned whole, however large it is; another partition is empty if its first entry does not fit. rows: further
+    partitions after these (fetch_rows). quiet: rows to skip in the reply.
 
-    Only the leader answers a consumer: any other broker refuses with 6.  Another replica_id asks any replica.
+    Only the leader answers a consumer: other brokers refuse with 6.  With another replica_id any replica answers.
     """
     version = _leaders_fetch(d) if replica_id == CONSUMER else d.speaks(apis.FETCH.key)
     asked = [encode_rows(version, wanted), *rows] if wanted or not rows else list(rows)
@@ -335,19 +335,19 @@ def fetch(
         pieces.append(_INT32.pack(0))  # forgotten topics
     if version >= 11:
         pieces.append(_INT16.pack(0))  # rack
-    # a down-converted set may be a little larger than what was asked for
+    # a down-converted set may be a little larger than requested
     limit = MAX_REPLY_BYTES + 2 * total
     complete = tuple(tp for tp, _, _ in wanted) if quiet is None else ()
     return Request(apis.FETCH, version, [b"".join(pieces)], max_reply_bytes=limit, quiet=quiet, asked=complete)
 
 
 def fetch_rows(d: ApiVersions, wanted: Sequence[tuple[TopicPartition, int, int]]) -> FetchRows:
-    """Partitions that several fetches of a consumer ask for, from the same positions."""
+    """Encode partitions that several fetches of a consumer request from the same offsets."""
     return encode_rows(_leaders_fetch(d), wanted)
 
 
 def _leaders_fetch(d: ApiVersions) -> int:
-    """The version of Fetch in which a consumer asks."""
+    """Return the version of Fetch that a consumer uses."""
     return min(d.speaks(apis.FETCH.key), LEADERS_FETCH)
 
 
@@ -378,15 +378,15 @@ def produce(
 ) -> Request:
     """Send each partition's set, given in pieces that are not copied; all of them of message format `magic`.
 
-    The version follows the format: record batches, exactly one a partition, go with v3 and later, and entries of older
-    formats with those before, which brokers up to 3.9 take, too.  transactional_id: whose transaction they belong to.
-    Reply: dict[TopicPartition, ProducedPartition]; with acks 0 there is none at all.
+    The version follows the format: record batches, exactly one per partition, need v3 and later; entries of older
+    formats need an older version, which brokers up to 3.9 support.  transactional_id: whose transaction they belong to.
+    Reply: dict[TopicPartition, ProducedPartition]; with acks 0 there is none.
     """
     version = d.speaks(apis.PRODUCE.key)
     if magic < RECORD_BATCH:
         version = min(version, WITHOUT_BATCHES)
     elif version <= WITHOUT_BATCHES:
-        raise LocalError(f"Produce v{version} (Kafka {d.release}) takes no record batches")
+        raise LocalError(f"Produce v{version} (Kafka {d.release}) does not accept record batches")
     buffers: list[bytes | memoryview] = []
     topics: dict[str, list[tuple[int, Sequence[bytes | memoryview]]]] = {}
     for tp, pieces in sets.items():
@@ -395,7 +395,7 @@ def produce(
     for topic, partitions in topics.items():
         head += _produce_topic(topic) + _INT32.pack(len(partitions))
         for partition, pieces in partitions:
-            size = sum(map(len, pieces))  # of bytes, not a count of messages
+            size = sum(map(len, pieces))  # in bytes, not a count of messages
             try:
                 buffers.append(head + _PRODUCE_PARTITION.pack(partition, size))
             except struct.error:
@@ -415,13 +415,13 @@ def produce(
 
 
 def metadata(d: ApiVersions, topics: Sequence[str] | None, create: bool = True) -> Request:
-    """Ask about topics by name, or all with None.
+    """Request topics by name, or all with None.
 
-    create: brokers with auto-creation create a missing one that is named.  Up to v3 they do so in any case!
+    create: brokers with auto-creation create named topics that do not exist.  Up to v3 they always do so!
     """
     version = d.speaks(apis.METADATA.key)
     if topics is not None and not topics and version == 0:
-        raise LocalError("Metadata v0 takes no empty list of topics: it would ask for all of them")
+        raise LocalError("Metadata v0 does not support an empty list of topics: it would request all of them")
     fields: dict[str, Any] = {"topics": [] if topics is None and version == 0 else topics}
     if version >= 4:
         fields["allow_auto_topic_creation"] = create and topics is not None
@@ -437,10 +437,10 @@ def list_offsets(
     replica_id: int = CONSUMER,
     committed: bool = False,
 ) -> Request:
-    """Offsets by time: -1 the next to be written, -2 the earliest, else ms since the epoch.
+    """Request offsets by time: -1 the log end, -2 the earliest, else ms since the epoch.
 
-    committed: -1 is the last stable offset, behind which transactions are open (from v2 on; KIP-98).
-    Reply: the decoded dict; v0 has a list `offsets` (by segment files, may be empty), v1 one `offset` and `timestamp`.
+    committed: -1 is the last stable offset, the first one of an open transaction (v2 and later; KIP-98). Reply: the
+    decoded dict; v0 has a list `offsets` (by segment files, may be empty), v1 one `offset` and `timestamp`.
     """
     version = d.speaks(apis.LIST_OFFSETS.key)
     if version == 0:
@@ -455,14 +455,14 @@ def list_offsets(
 
 
 def barrier(d: ApiVersions, tp: TopicPartition) -> Request:
-    """LocalError: from 0.8 on a broker answers Produce itself (interfaces.RequestBuilders)."""
-    raise LocalError(f"Kafka {d.release} acknowledges Produce: {tp} needs no other request to wait for")
+    """Raise LocalError: brokers of 0.8 and later answer Produce itself (interfaces.RequestBuilders)."""
+    raise LocalError(f"Kafka {d.release} acknowledges Produce: {tp} needs no barrier request")
 
 
 def group_coordinator(d: ApiVersions, group: str, of_transaction: bool = False) -> Request:
-    """Ask who coordinates a group, or, by its transactional id, a producer's transactions (from v1 on).
+    """Request the coordinator of a group, or, by its transactional id, of a producer's transactions (v1 and later).
 
-    The first such request ever creates __consumer_offsets, or __transaction_state: a dry run does not ask.
+    The first such request ever creates __consumer_offsets or __transaction_state, so dry runs do not send it.
     """
     version = d.speaks(apis.GROUP_COORDINATOR.key)
     if version == 0 and of_transaction:
@@ -481,22 +481,22 @@ def offset_commit(
     retention_ms: int = -1,
     timestamp_ms: int = -1,
 ) -> Request:
-    """Commit (offset, metadata) each; offset is the next one wanted.
+    """Commit (offset, metadata) each; offset is the next one to read.
 
-    zookeeper: any broker takes it (and drops the metadata).  kafka: the group's coordinator; generation -1 and an
-    empty member id commit without a group.  retention_ms: -1 is the broker's own; another one is sent by v2 to v4,
-    which brokers up to 4.x take beside the newer ones (KIP-211 took it out of v5).  timestamp_ms is only sent by v1: -1
-    is the broker's clock, any other is taken for when the offset was committed.
+    zookeeper: any broker accepts it (and drops the metadata). kafka: goes to the group's coordinator; generation -1 and
+    an empty member id commit without membership. retention_ms: -1 is the broker's retention; other values are sent by
+    v2 to v4, which brokers up to 4.x support (KIP-211 removed it from v5). timestamp_ms is only sent by v1: -1 is the
+    broker's clock, other values are the commit time.
     """
     version = d.speaks(apis.OFFSET_COMMIT.key, store)
     if retention_ms != -1:
         if version < 2:
-            raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no retention")
+            raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) has no retention")
         version = min(version, NEWEST_WITH_RETENTION)
     if timestamp_ms != -1 and version != 1:
-        raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) knows no timestamp")
+        raise LocalError(f"OffsetCommit v{version} (Kafka {d.release}) has no timestamp")
     if timestamp_ms == 0 or timestamp_ms < -1:
-        raise LocalError(f"a timestamp of {timestamp_ms} in OffsetCommit v1 would make the offset vanish at once")
+        raise LocalError(f"a timestamp of {timestamp_ms} in OffsetCommit v1 would let the offset expire at once")
     extra = {"timestamp": timestamp_ms} if version == 1 else {"leader_epoch": NO_EPOCH} if version >= 6 else {}
     topics = grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
     fields: dict[str, Any] = {"group": group, "topics": topics}
@@ -510,10 +510,10 @@ def offset_commit(
 
 
 def offset_fetch(d: ApiVersions, group: str, tps: Iterable[TopicPartition] | None, store: Store = "kafka") -> Request:
-    """Read committed offsets; tps None: all that the group has (from 0.10.2 on).
+    """Request committed offsets; tps None: all of the group (0.10.2 and later).
 
-    Nothing committed is offset -1, with error 3 from zookeeper and 0 from kafka.  An error of the whole group, which v2
-    and later send beside no partition, is that of each partition that was asked for.
+    A partition without a committed offset has offset -1, with error 3 from zookeeper and 0 from kafka. v2 and later
+    send an error of the whole group separately; it is copied to each requested partition.
     """
     version = d.speaks(apis.OFFSET_FETCH.key, store)
     if tps is None:
@@ -542,14 +542,15 @@ def describe_groups(d: ApiVersions, groups: Sequence[str]) -> Request:
 
 
 def list_groups(d: ApiVersions) -> Request:
-    """The groups of the asked broker only: ask every one.  With a state from v4 on, and a type from v5 on."""
+    """Request the groups of one broker; each broker has to be asked. v4 and later have a state, v5 and later a type."""
     version = d.speaks(apis.LIST_GROUPS.key)
     filters: dict[str, Any] = {name: [] for name, since in (("states", 4), ("types", 5)) if version >= since}
     return _request(d, apis.LIST_GROUPS, filters, version)
 
 
 def api_versions(d: ApiVersions) -> Request:
-    """A broker older than 0.10 closes the connection.  In v0, which every other one takes."""
+    """Request supported versions, in v0, which all brokers of 0.10 and later support.  Older ones close the
+    connection."""
     d.speaks(apis.API_VERSIONS.key)
     return _request(d, apis.API_VERSIONS, {}, 0)
 
@@ -566,8 +567,8 @@ def _request(
 
 
 def _quickly(version: int, data: memoryview) -> dict[TopicPartition, ProducedPartition] | None:
-    """A Produce reply in which no record is refused and no error has a text, several times as fast as by its table;
-    None: for the table, which knows the rest, and what is wrong with it."""
+    """Decode a Produce reply without refused records and error messages, several times as fast as by its table.  None
+    for other replies, which the table decodes or rejects."""
     row = _PRODUCED_ROWS[0 if version < 2 else 2 if version < 5 else 5 if version < 8 else 8]
     found: dict[TopicPartition, ProducedPartition] = {}
     try:
@@ -604,7 +605,7 @@ def _produced_partition(version: int, row: Mapping[str, Any]) -> ProducedPartiti
 
 
 def grouped(rows: Iterable[tuple[TopicPartition, dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows by topic, in the order topics first appear."""
+    """Group rows by topic, in the order in which topics first appear."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for tp, row in rows:
         topics.setdefault(tp.topic, []).append({"partition": _number(tp), **row})

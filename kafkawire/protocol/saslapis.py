@@ -1,7 +1,7 @@
-"""Logins: tables of their requests and replies (KIP-43, KIP-152, KIP-368).
+"""Tables of requests and replies for logins (KIP-43, KIP-152, KIP-368).
 
-After SaslHandshake v1 the mechanism's own messages travel in SaslAuthenticate; after v0 (0.10) they travel bare, each
-behind its size as int32.  0.9 has no handshake: its only mechanism, GSSAPI, begins at once.
+After SaslHandshake v1 the mechanism's messages are sent in SaslAuthenticate; after v0 (0.10) they are sent bare, each
+after its size as int32.  0.9 has no handshake: its only mechanism, GSSAPI, begins at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SASL_HANDSHAKE = Api(
     "SaslHandshake",
     1,
     request=Struct(mechanism=string),
-    reply=Struct(error=int16, mechanisms=Array(string)),  # those that the broker has
+    reply=Struct(error=int16, mechanisms=Array(string)),  # mechanisms of the broker
 )
 SASL_AUTHENTICATE = Api(
     36,
@@ -25,6 +25,6 @@ SASL_AUTHENTICATE = Api(
         error=int16,
         error_message=nullable_string,
         auth_bytes=blob,
-        session_lifetime_ms=since(1, int64),  # after that the broker closes, unless we log in again; 0: never
+        session_lifetime_ms=since(1, int64),  # then the broker closes the connection, unless we log in again; 0: never
     ),
 )

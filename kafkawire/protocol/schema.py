@@ -1,14 +1,14 @@
-"""Layouts as tables: one description of a request or reply, read and written by the same code.
+"""Layouts as tables: one description of a request or reply for both reading and writing.
 
     REPLY = Struct(throttle_time_ms=since(1, int32), topics=Array(Struct(topic=string, partitions=Array(PARTITION))))
     REPLY.read(reader, version) -> dict        REPLY.write(writer, fields, version)
 
-since(n, type) and until(n, type) put a field's versions beside it; a field that a version lacks is neither read nor
-written, nor in the dict.  Null comes back as None.  bytes and message sets come back as views on the reader's data.
+since(n, type) and until(n, type) limit a field to versions; a field that a version lacks is neither read nor written,
+nor in the dict.  Null is read as None. bytes and message sets are read as views of the reader's data.
 
 Flexible versions (KIP-482) have lengths as varints and tagged fields at the end of each structure, which are skipped:
-compact_string, CompactArray, and the version that a Struct is given first.  flexible(n, old, new): the type before
-version n, and from it on.
+compact_string, CompactArray, and the first argument of a Struct. flexible(n, old, new): the type before version n, and
+from version n.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kafkawire import primitives
 from kafkawire.errors import LocalError, RemoteError, Truncated
 from kafkawire.primitives import INT16, INT32, Reader, Writer, utf8
 
-NEVER = 0x8000  # a version no api reaches
-_PIECE = 128  # elements of an array between looks at whether a pause is due
+NEVER = 0x8000  # larger than any version
+_PIECE = 128  # elements of an array between checks for a pause
 
 
 class Type(Protocol):
     def least(self, version: int) -> int:
-        """The fewest bytes a value takes: what an array's count is held against."""
+        """Return the minimum size of a value, with which an array's count is checked."""
 
     def read(self, reader: Reader, version: int) -> Any: ...
 
@@ -64,7 +64,7 @@ class Boolean:
 
 @dataclass(frozen=True, eq=False)
 class String:
-    """int16 length, UTF-8; -1 is null where that is allowed.  least_bytes: a shorter one is nonsense of the sender."""
+    """String: int16 length, UTF-8; -1 is null if allowed. least_bytes: a shorter string is invalid."""
 
     nullable: bool = False
     least_bytes: int = 0
@@ -77,7 +77,7 @@ class String:
         length = reader.integer(INT16)
         if length == -1:
             if not self.nullable:
-                raise RemoteError(f"{reader.what} at byte {at}: null where a string must be")
+                raise RemoteError(f"{reader.what} at byte {at}: null instead of a string")
             return None
         if 0 <= length < self.least_bytes:
             raise RemoteError(f"{reader.what} at byte {at}: an empty name")
@@ -86,7 +86,7 @@ class String:
     def write(self, writer: Writer, value: str | None, version: int) -> None:
         if value is None:
             if not self.nullable:
-                raise LocalError("null where a string must be")
+                raise LocalError("null instead of a string")
             writer.integer(INT16, -1)
             return
         data = utf8(value)
@@ -100,7 +100,7 @@ class String:
 
 @dataclass(frozen=True, eq=False)
 class Blob:
-    """int32 length in bytes (never a count of messages), then the bytes; -1 is null where that is allowed."""
+    """Bytes: int32 length in bytes (never a count of messages), then the bytes; -1 is null if allowed."""
 
     nullable: bool = False
 
@@ -116,7 +116,7 @@ class Blob:
     def write(self, writer: Writer, value: primitives.Bytes | None, version: int) -> None:
         if value is None:
             if not self.nullable:
-                raise LocalError("null where bytes must be")
+                raise LocalError("null instead of bytes")
             writer.integer(INT32, -1)
             return
         writer.integer(INT32, len(value))
@@ -125,7 +125,7 @@ class Blob:
 
 @dataclass(frozen=True, eq=False)
 class Array:
-    """int32 count, then that many; -1 is null from the version on that allows it.  limit: more are not taken."""
+    """Array: int32 count, then the elements; -1 is null in versions that allow it. limit: maximum count."""
 
     of: Type
     nullable_since: int = NEVER
@@ -145,12 +145,10 @@ class Array:
         count = self._count(reader, self.of.least(version))
         if count == -1:
             if version < self.nullable_since:
-                raise RemoteError(f"{reader.what} at byte {at}: null where an array must be")
+                raise RemoteError(f"{reader.what} at byte {at}: null instead of an array")
             return None
         if count > self.limit:
-            raise RemoteError(
-                f"{reader.what} at byte {at}: {count} elements, more than the {self.limit} that are taken"
-            )
+            raise RemoteError(f"{reader.what} at byte {at}: {count} elements, more than the limit of {self.limit}")
         read = self.of.read
         if count <= _PIECE:
             found = [read(reader, version) for _ in range(count)]
@@ -165,7 +163,7 @@ class Array:
     def write(self, writer: Writer, value: Iterable[Any] | None, version: int) -> None:
         if value is None:
             if version < self.nullable_since:
-                raise LocalError("null where an array must be")
+                raise LocalError("null instead of an array")
             self._write_count(writer, -1)
             return
         items = list(value)
@@ -176,7 +174,7 @@ class Array:
 
 @dataclass(frozen=True, eq=False)
 class CompactArray(Array):
-    """An array of flexible versions: its count is a varint, one more than it has; 0 is null."""
+    """Array of flexible versions: the number of elements + 1 as a varint; 0 is null."""
 
     def least(self, version: int) -> int:
         return 1
@@ -194,7 +192,7 @@ class CompactArray(Array):
 
 @dataclass(frozen=True, eq=False)
 class CompactString(String):
-    """A string of flexible versions: its length is a varint, one more than it has; 0 is null."""
+    """String of flexible versions: its length + 1 as a varint; 0 is null."""
 
     def least(self, version: int) -> int:
         return 1
@@ -203,12 +201,12 @@ class CompactString(String):
         at = reader.at
         length = reader.unsigned() - 1
         if length == -1 and not self.nullable:
-            raise RemoteError(f"{reader.what} at byte {at}: null where a string must be")
+            raise RemoteError(f"{reader.what} at byte {at}: null instead of a string")
         return None if length == -1 else reader.text(length)
 
     def write(self, writer: Writer, value: str | None, version: int) -> None:
         if value is None and not self.nullable:
-            raise LocalError("null where a string must be")
+            raise LocalError("null instead of a string")
         data = b"" if value is None else utf8(value)
         writer.unsigned(0 if value is None else len(data) + 1)
         writer.raw(data)
@@ -216,7 +214,7 @@ class CompactString(String):
 
 @dataclass(frozen=True, eq=False)
 class CompactBlob(Blob):
-    """Bytes of flexible versions: their length is a varint, one more than there are; 0 is null."""
+    """Bytes of flexible versions: their length + 1 as a varint; 0 is null."""
 
     def least(self, version: int) -> int:
         return 1
@@ -227,14 +225,14 @@ class CompactBlob(Blob):
 
     def write(self, writer: Writer, value: primitives.Bytes | None, version: int) -> None:
         if value is None and not self.nullable:
-            raise LocalError("null where bytes must be")
+            raise LocalError("null instead of bytes")
         data = b"" if value is None else value
         writer.unsigned(0 if value is None else len(data) + 1)
         writer.raw(data)
 
 
 class Uuid:
-    """16 bytes."""
+    """UUID of 16 bytes."""
 
     def least(self, version: int) -> int:
         return 16
@@ -250,7 +248,7 @@ class Uuid:
 
 @dataclass(frozen=True)
 class Switched:
-    """One type before a version, another from it on."""
+    """One type before a version, another from that version."""
 
     first: int
     old: Type
@@ -277,7 +275,7 @@ def flexible(first: int, old: Type, new: Type) -> Switched:
 
 @dataclass(frozen=True)
 class Row:
-    """Nameless neighbours: a tuple."""
+    """Unnamed adjacent fields: a tuple."""
 
     of: tuple[Type, ...]
 
@@ -294,7 +292,7 @@ class Row:
 
 @dataclass(frozen=True, eq=False)
 class Ranged:
-    """A field's type and the versions that have it."""
+    """Type of a field, and the versions that have it."""
 
     type: Type
     first: int = 0
@@ -306,7 +304,7 @@ def since(version: int, kind: Type) -> Ranged:
 
 
 def until(version: int, kind: Type) -> Ranged:
-    """In versions before this one."""
+    """Return a field type for versions before this one."""
     return Ranged(kind, last=version - 1)
 
 
@@ -315,7 +313,7 @@ def between(first: int, last: int, kind: Type) -> Ranged:
 
 
 class Struct:
-    """Named fields in wire order: a dict.  tagged_since: the first version with tagged fields behind them."""
+    """Named fields in wire order: a dict. tagged_since: the first version with tagged fields after them."""
 
     def __init__(self, tagged_since: int = NEVER, /, **fields: Type | Ranged) -> None:
         self._tagged_since = tagged_since
@@ -325,14 +323,14 @@ class Struct:
         self._front = cache(self._integers_in_front)
 
     def _select(self, version: int) -> list[tuple[str, Type]]:
-        """(name, type) of the fields a version has, in wire order."""
+        """Return (name, type) of the fields of a version, in wire order."""
         return [(name, field.type) for name, field in self._fields.items() if field.first <= version <= field.last]
 
     def _least(self, version: int) -> int:
         return sum(kind.least(version) for _, kind in self.fields(version)) + (version >= self._tagged_since)
 
     def _integers_in_front(self, version: int) -> tuple[tuple[str, ...], struct.Struct, list[tuple[str, Type]]]:
-        """Names of the integers that a version begins with, their layout, and the fields behind them."""
+        """Return the names of the integers that a version begins with, their layout, and the fields after them."""
         fields = self.fields(version)
         number = next((n for n, (_, kind) in enumerate(fields) if not isinstance(kind, Integer)), len(fields))
         kinds = [kind.kind.format for _, kind in fields[:number] if isinstance(kind, Integer)]
@@ -341,7 +339,7 @@ class Struct:
 
     def read(self, reader: Reader, version: int) -> dict[str, Any]:
         names, layout, behind = self._front(version)
-        if layout.size > reader.left:  # says which of them is cut
+        if layout.size > reader.left:  # reports which of them is truncated
             return {name: kind.read(reader, version) for name, kind in self.fields(version)}
         found = dict(zip(names, layout.unpack_from(reader.data, reader.at), strict=True))
         reader.at += layout.size
@@ -381,5 +379,5 @@ compact_string = CompactString()
 compact_nullable_string = CompactString(nullable=True)
 compact_blob = CompactBlob()
 uuid = Uuid()
-message_set = Blob()  # its int32 counts bytes, like that of any bytes
-nullable_message_set = Blob(nullable=True)  # beside an error, from 3.x on
+message_set = Blob()  # its int32 counts bytes, as in any Blob
+nullable_message_set = Blob(nullable=True)  # null with an error, in 3.x and later

@@ -1,13 +1,14 @@
-"""The committed offset of a partition that no transaction may still change: OffsetFetch v7 (KIP-447, brokers from 2.5).
+"""Committed offset of a partition that no pending transaction may change: OffsetFetch v7 (KIP-447, brokers of 2.5 and
+later).
 
-A broker takes a commit that is part of a transaction into its cache a moment after the transaction's end stands in its
-log.  In that moment older versions of OffsetFetch answer with what was committed before; v7 says so (88, unstable), and
-may be asked again.  Brokers before 2.5 have no such question.
+A broker applies a commit of a transaction to its cache a moment after the transaction's end is in its log.  In that
+moment older versions of OffsetFetch return the previous offset; v7 reports it (88, unstable), and the request can be
+repeated.  Brokers before 2.5 do not support this.
 
-The coordinator of 4.0 answers v7 once all that was written before is replicated, or with 16 after 5 s.  It answers
-older versions at once, with what it knows to be replicated: right after it took over, that is not the newest.
+The coordinator of 4.0 answers v7 once all earlier writes are replicated, or with 16 after 5 s.  It answers older
+versions at once from what it knows to be replicated: right after it took over, that may be outdated.
 
-v7 is a flexible version, the only one of ours: its own encoding is written here, and schema.py stays without it.
+v7 is a flexible version; its encoding is written out here instead of using schema.py.
 
     request  head, its tags, group:compact_string [name:compact_string [partition:int32] tags] require_stable:bool tags
     reply    head, its tags, throttle_ms:int32 [name:compact_string [partition:int32 offset:int64 leader_epoch:int32
@@ -42,7 +43,7 @@ _INT32 = struct.Struct(">i")
 
 
 class StableOffset(NamedTuple):
-    """What a group committed of a partition; offset -1: nothing."""
+    """Committed offset of a partition; offset -1: none."""
 
     offset: int
     metadata: str
@@ -50,7 +51,7 @@ class StableOffset(NamedTuple):
 
 
 class StableOffsets(NamedTuple):
-    """Reply: the code of the whole request, and a row for each partition."""
+    """Reply of OffsetFetch v7: the error code of the whole request, and a row for each partition."""
 
     error: int
     partitions: dict[TopicPartition, StableOffset]
@@ -58,10 +59,10 @@ class StableOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StableOffsetFetch:
-    """Ask for the committed offset of a partition, but not while a transaction may change it.
+    """Request for the committed offset of a partition that no pending transaction may change.
 
-    By its name, since the answer for all that a group has committed leaves out a partition whose first commit is part
-    of a transaction that is not through yet.
+    The partition is named, since a response for all partitions of a group leaves out one whose first commit belongs to
+    a pending transaction.
     """
 
     group: str
@@ -93,7 +94,7 @@ class StableOffsetFetch:
 
 
 def decode(data: memoryview | bytes) -> StableOffsets:
-    """The body of a reply.  Raises Truncated, RemoteError."""
+    """Decode the body of a reply.  Raises Truncated, RemoteError."""
     reader = _Reader(bytes(data))
     reader.tags()
     reader.take(4)  # throttle
@@ -113,7 +114,7 @@ def decode(data: memoryview | bytes) -> StableOffsets:
 
 
 class _Reader:
-    """Reads the types of flexible versions."""
+    """Reader of the types of flexible versions."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -127,7 +128,7 @@ class _Reader:
         return piece
 
     def number(self) -> int:
-        """An unsigned varint."""
+        """Read an unsigned varint."""
         number = shift = 0
         while True:
             (byte,) = self.take(1)

@@ -1,11 +1,11 @@
-"""What members of a consumer group tell each other through their coordinator: the Java consumer's ConsumerProtocol.
+"""Messages between members of a consumer group through their coordinator: the Java consumer's ConsumerProtocol.
 
-    Subscription    in JoinGroup, to the leader      topics, and what its assignor wants to know (user data)
-    Assignment      in SyncGroup, from the leader    partitions, and user data for the assignor of that member
+    Subscription    in JoinGroup, to the leader      topics, and user data for the assignor
+    Assignment      in SyncGroup, from the leader    partitions, and user data for that member's assignor
 
-Both begin with a version (int16).  0: 0.9 and later; 1 adds the partitions that a member owns (2.4); 2 the generation
-in which it does (3.2); 3 its rack (3.5).  A later version is read as 3, as Java does: fields are only added at the end.
-We write version 0, which every leader reads.
+Both begin with a version (int16).  0: 0.9 and later; 1 adds the partitions that a member owns (2.4); 2 adds the
+generation in which it owns them (3.2); 3 adds its rack (3.5).  Later versions are read as 3, as in Java: fields are
+only added at the end.  Version 0 is written, which every leader can read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ASSIGNMENT = Struct(partitions=_PARTITIONS, user_data=_USER_DATA)
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member subscribes to; user_data: of its assignor, None for none."""
+    """Subscription of a member. user_data: of its assignor; None: none."""
 
     topics: tuple[str, ...]
     user_data: bytes | None = None
@@ -46,14 +46,14 @@ class Subscription:
 
 
 def read_subscription(data: Bytes) -> Subscription:
-    """A member's subscription, of any version.  Raises RemoteError."""
+    """Decode a member's subscription of any version.  Raises RemoteError."""
     fields = _decoded("subscription", SUBSCRIPTION, data)
     owned = tuple(_partitions(fields.get("owned", ())))
     return Subscription(tuple(fields["topics"]), _bytes(fields["user_data"]), owned)
 
 
 def assignment_bytes(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """A member's assignment, as its leader sends it."""
+    """Encode a member's assignment, as the leader sends it."""
     by_topic: dict[str, list[int]] = {}
     for tp in partitions:
         by_topic.setdefault(tp.topic, []).append(_number(tp))
@@ -62,9 +62,9 @@ def assignment_bytes(partitions: Iterable[TopicPartition], user_data: bytes | No
 
 
 def read_assignment(data: Bytes) -> list[TopicPartition]:
-    """The partitions of an assignment, of any version; none for no bytes at all.  Raises RemoteError.
+    """Decode the partitions of an assignment of any version; empty bytes have none.  Raises RemoteError.
 
-    A coordinator answers a member that the leader left out with no bytes.
+    A coordinator sends empty bytes to a member that the leader left out.
     """
     if not len(data):
         return []
@@ -76,7 +76,7 @@ def _partitions(rows: Iterable[Mapping[str, Any]]) -> list[TopicPartition]:
 
 
 def _number(tp: TopicPartition) -> int:
-    assert isinstance(tp.partition, int), tp  # 0.7 has no such groups
+    assert isinstance(tp.partition, int), tp  # 0.7 has no groups on a coordinator
     return tp.partition
 
 
@@ -91,8 +91,8 @@ def _decoded(what: str, table: Struct, data: Bytes) -> dict[str, Any]:
     reader = Reader(data, what)
     version = reader.integer(INT16)
     if version < 0:
-        raise RemoteError(f"a {what} of version {version}: there is none below 0")
-    return table.read(reader, min(version, NEWEST))  # bytes behind it are fields of a later version
+        raise RemoteError(f"a {what} of version {version}: versions begin at 0")
+    return table.read(reader, min(version, NEWEST))  # bytes after it are fields of a later version
 
 
 def _bytes(data: Bytes | None) -> bytes | None:

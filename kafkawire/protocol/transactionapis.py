@@ -1,7 +1,7 @@
-"""Producer ids and transactions (KIP-98): tables of their requests and replies.
+"""Tables of requests and replies for producer ids and transactions (KIP-98).
 
-InitProducerId without a transactional id may be asked of any broker; all else goes to the coordinator of the
-transactional id (GroupCoordinator with OF_TRANSACTION), but for TxnOffsetCommit, which goes to that of the group.
+InitProducerId without a transactional id may go to any broker, and TxnOffsetCommit goes to the group's coordinator; all
+others go to the coordinator of the transactional id (GroupCoordinator with OF_TRANSACTION).
 """
 
 from __future__ import annotations

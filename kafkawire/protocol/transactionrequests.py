@@ -1,6 +1,6 @@
 """Requests about producer ids and transactions (KIP-98), ready for a session; their tables: transactionapis.py.
 
-Each reply is reduced to what its asker needs: a code for all of it, or a code a partition.
+Each reply is reduced to one code, or one code per partition.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Coordinator(NamedTuple):
 
 
 def init_producer_id(d: ApiVersions, transactional_id: str | None, timeout_ms: int) -> Request:
-    """Ask for a producer id; with a transactional id for its own, which fences who had it and ends its transaction.
+    """Request a producer id; with a transactional id its own, which fences the previous owner and ends its transaction.
 
-    timeout_ms: after which the coordinator aborts a transaction by itself.  Reply: Initialized.
+    timeout_ms: time after which the coordinator aborts a transaction by itself.  Reply: Initialized.
     """
     fields = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
     return _request(d, apis.INIT_PRODUCER_ID, fields, _initialized)
@@ -62,7 +62,7 @@ def txn_offset_commit(
     group: str,
     offsets: Mapping[TopicPartition, tuple[int, str]],
 ) -> Request:
-    """Commit (offset, metadata) each within the transaction; of the group's coordinator.  Reply: dict of codes."""
+    """Commit (offset, metadata) each within the transaction; goes to the group's coordinator.  Reply: dict of codes."""
     extra = {"leader_epoch": -1} if d.speaks(apis.TXN_OFFSET_COMMIT.key) >= 2 else {}
     topics = grouped((tp, {"offset": at, "metadata": text, **extra}) for tp, (at, text) in offsets.items())
     fields = {**_who(transactional_id, producer), "group": group, "topics": topics}
@@ -70,12 +70,12 @@ def txn_offset_commit(
 
 
 def end_txn(d: ApiVersions, transactional_id: str, producer: ProducerId, commit: bool) -> Request:
-    """Commit or abort the transaction; asked again it is answered alike.  Reply: the code."""
+    """Commit or abort the transaction; a repeated request gets the same response.  Reply: the code."""
     return _request(d, apis.END_TXN, {**_who(transactional_id, producer), "commit": commit}, _code)
 
 
 def find_coordinator(d: ApiVersions, key: str, of_transaction: bool) -> Request:
-    """Ask who coordinates a transactional id, or a group.  Reply: Coordinator."""
+    """Request the coordinator of a transactional id, or of a group.  Reply: Coordinator."""
     return replace(group_coordinator(d, key, of_transaction), finish=_coordinator)
 
 

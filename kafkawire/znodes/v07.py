@@ -1,15 +1,15 @@
-"""The ZooKeeper nodes of Kafka 0.7: where they are, what is in them.  Knows text; knows no ZooKeeper client.
+"""ZooKeeper nodes of Kafka 0.7: paths and content.  Handles text only, without a ZooKeeper client.
 
     /brokers/ids/B          a broker: creatorId:host:port (ephemeral)
     /brokers/topics/T       nothing; its children are the brokers that have a log of the topic
-    /brokers/topics/T/B     how many partitions of T the broker B has, decimal (ephemeral)
+    /brokers/topics/T/B     number of partitions of T on broker B, decimal (ephemeral)
     /consumers/...          as in every generation (kafkawire.znodes.group); an id node holds
 
         { "t1": 4,"t2": 1 }     streams by topic
         *4*white.*              white list: streams, regular expression
         !2!_.*                  black list
 
-What makes no sense is a NodeError.  Writers give what the original gives.
+Content that cannot be parsed is a NodeError.  Texts are written as the original writes them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,12 @@ from kafkawire.znodes.group import owners as owners
 from kafkawire.znodes.group import thread_ids as thread_ids
 from kafkawire.znodes.text import broker_text, host_and_port, json_object, text_of
 
-PARTITIONS_BY_BROKER: Literal[True] = (
-    True  # a topic's partitions are those that its brokers count, not a list of its own
-)
+PARTITIONS_BY_BROKER: Literal[True] = True  # a topic's partitions are counted by its brokers, not listed by the topic
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 MARKERS = {WHITE_LIST: "*", BLACK_LIST: "!"}
 
-MAX_COUNT = 10_000  # partitions of a topic on one broker; each is an object as soon as the node is read
+MAX_COUNT = 10_000  # maximum partitions of a topic on one broker; each becomes an object when the node is read
 
 
 # Paths ---------------------------------------------------------------------------------------------------------------
@@ -57,22 +55,22 @@ def broker_path(broker_id: int) -> str:
 
 
 def topic_path(topic: str) -> str:
-    """The folder of a topic's brokers."""
+    """Return the folder of a topic's brokers."""
     return f"{TOPICS}/{topic}"
 
 
 def count_path(topic: str, broker_id: int) -> str:
-    """Where the broker says how many partitions of the topic it has."""
+    """Return the path of the node with a broker's number of partitions of the topic."""
     return f"{TOPICS}/{topic}/{broker_id}"
 
 
-_NEWER = "is this a cluster of 0.8 or later? Then name its release."  # the option that does has several names
+_NEWER = "is this a cluster of 0.8 or later? Then name its release."  # the option that names it has several names
 
 # Brokers, partitions -------------------------------------------------------------------------------------------------
 
 
 def broker(broker_id: int, text: str | bytes) -> Broker:
-    """A live broker's address.  Raises NodeError; an IPv6 host cannot be separated from the colons."""
+    """Return a live broker's address.  Raises NodeError; an IPv6 host cannot be separated from the colons."""
     where = f"broker {broker_id}"
     said = broker_text(text, where)
     if said.startswith("{"):
@@ -85,7 +83,7 @@ def broker(broker_id: int, text: str | bytes) -> Broker:
 
 
 def broker_id(name: str, where: str = "topic") -> int:
-    """The broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
+    """Return the broker of a child of a topic's node.  Raises NodeError: 0.8 and later have "partitions" there."""
     found = broker_named(name)
     if found is None:
         raise OtherGeneration(f"{where}: {name[:60]!r} under its node is not a broker id", _NEWER)
@@ -93,18 +91,18 @@ def broker_id(name: str, where: str = "topic") -> int:
 
 
 def count(text: str | bytes, where: str = "topic") -> int:
-    """How many partitions a broker says it has, up to MAX_COUNT.  Raises NodeError."""
+    """Return a broker's number of partitions, up to MAX_COUNT. Raises NodeError."""
     said = text_of(text, where).strip()
     found = decimal_int(said)
     if found is None:
         raise NodeError(f"{where}: {said[:60]!r} in its node is not a number of partitions")
     if found > MAX_COUNT:
-        raise NodeError(f"{where}: {found} partitions in its node, more than the {MAX_COUNT} that are believed")
+        raise NodeError(f"{where}: {found} partitions in its node, more than the limit of {MAX_COUNT}")
     return found
 
 
 def partitions(broker_id: int, count: int) -> list[BrokerPartition]:
-    """Those that a broker with so many has."""
+    """Return the partition ids of a broker with `count` partitions."""
     return [BrokerPartition(broker_id, index) for index in range(count)]
 
 
@@ -112,9 +110,9 @@ def partitions(broker_id: int, count: int) -> list[BrokerPartition]:
 
 
 def registration_text(registration: Registration, timestamp_ms: int = 0) -> str:
-    """The id node as 0.7.2's consumer writes it: equal byte for byte for up to four topics, and for filters.
+    """Return the id node as 0.7.2's consumer writes it: equal byte for byte for up to four topics, and for filters.
 
-    It has no time.  (0.7.0 knows only streams by topic: a filter in the group stops its members.)
+    It has no timestamp.  (0.7.0 knows only streams by topic: a filter in the group stops its members.)
     """
     entries = list(registration.subscription.items())
     if registration.pattern in MARKERS:
@@ -124,8 +122,8 @@ def registration_text(registration: Registration, timestamp_ms: int = 0) -> str:
 
 
 def registration(text: str | bytes) -> Registration:
-    """A member's subscription, read as the original reads it.  Raises RegistrationError where the original fails too
-    (no text yet, no number, a count below 1): the caller tries again, the node may be half made."""
+    """Return a member's subscription, read as the original reads it.  Raises RegistrationError if the original fails
+    too (no text yet, no number, a count below 1): the caller retries, because the node may be incomplete."""
     try:
         said = text_of(text, "registration")
         found = _filter(said) if said[:1] in MARKERS.values() else _static(said)
@@ -143,7 +141,7 @@ def _filter(said: str) -> Registration:
     streams = decimal_int(number)
     if streams is None or not marker or "\n" in regex:
         raise RegistrationError(
-            f"registration: {said[:60]!r} is no filter: a number between two {said[0]!r} is expected"
+            f"registration: {said[:60]!r} is not a filter: expected a number between two {said[0]!r}"
         )
     pattern = WHITE_LIST if marker == MARKERS[WHITE_LIST] else BLACK_LIST
     return Registration(pattern, {regex: streams})

@@ -1,17 +1,17 @@
-"""The ZooKeeper nodes of Kafka 0.8 (to 0.10): where they are, what is in them.  Knows text; knows no ZooKeeper client.
+"""ZooKeeper nodes of Kafka 0.8 (to 0.10): paths and content.  Handles text only, without a ZooKeeper client.
 
     /brokers/ids/B                          a broker: JSON, versions 1 to 4
     /brokers/topics/T                       its replicas: {"version":1,"partitions":{"0":[1,2]}}
     /brokers/topics/T/partitions/P/state    its leader and in-sync replicas
     /controller                             the controller's broker id
-    /consumers/G/ids/C                      a member and what it subscribes to (ephemeral)
+    /consumers/G/ids/C                      a member and its subscription (ephemeral)
     /consumers/G/owners/T/P                 the thread that reads the partition (ephemeral, plain text)
     /consumers/G/offsets/T/P                the next offset to read (persistent, decimal text)
 
-Readers take what any release wrote: 0.8.0's hand-made JSON with blanks and its own order of fields, maps in hash order,
-and the regular expressions that 0.8.0 and 0.8.1 did not escape.  What makes no sense is a NodeError.  Writers give what
-the JVM gives.  Data is taken as text or as the bytes that a ZooKeeper client returns.  The group's paths and names
-are the same in every generation (kafkawire.znodes.group).
+Readers accept the texts of all releases: 0.8.0's hand-made JSON with blanks and its own order of fields, maps in hash
+order, and the regular expressions that 0.8.0 and 0.8.1 did not escape.  Content that cannot be parsed is a NodeError.
+Texts are written as the JVM writes them.  Data may be text or the bytes that a ZooKeeper client returns.  The group's
+paths and names are the same in every generation (kafkawire.znodes.group).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from kafkawire.znodes.text import (
     of_counting_broker,
 )
 
-PARTITIONS_BY_BROKER: Literal[False] = False  # a topic has a list of its own
+PARTITIONS_BY_BROKER: Literal[False] = False  # a topic lists its own partitions
 BROKERS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONTROLLER = "/controller"
@@ -68,20 +68,20 @@ def topic_path(topic: str) -> str:
     return f"{TOPICS}/{topic}"
 
 
-_OLDER = "is this a cluster of 0.7? Then name that release."  # the option that does has several names
+_OLDER = "is this a cluster of 0.7? Then name that release."  # the option that names it has several names
 
 # Brokers, topics, partitions -----------------------------------------------------------------------------------------
 
 
 PLAINTEXT = "PLAINTEXT"
-MAX_ENDPOINT = 2 * MAX_HOST  # characters: a listener's name, and an address
-_SHOWN = 20  # endpoints in a sentence
+MAX_ENDPOINT = 2 * MAX_HOST  # maximum characters of a listener's name with an address
+_SHOWN = 20  # endpoints in an error
 
 
 def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Broker:
-    """A live broker's address of the first listener with this security protocol.
+    """Return a live broker's address, of its first listener with this security protocol.
 
-    Raises NoListener where there is none, NodeError for a node without any address.
+    Raises NoListener if there is none, NodeError for a node without any address.
     """
     where = f"broker {broker_id}"
     said = broker_text(text, where)
@@ -91,10 +91,10 @@ def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Brok
     host, port = node.get("host"), node.get("port")
     plain = host_and_port(host, port) if isinstance(host, str) and is_int(port) else None
     if protocol == PLAINTEXT and plain is not None:
-        return Broker(broker_id, *plain)  # the plain listener's, whatever its name
+        return Broker(broker_id, *plain)  # the plain listener, whatever its name
     listed = node.get("endpoints")
     endpoints = [one for one in listed if isinstance(one, str)] if isinstance(listed, list) else []
-    protocols = node.get("listener_security_protocol_map")  # from 0.10.2 on; before, a listener has its protocol's name
+    protocols = node.get("listener_security_protocol_map")  # since 0.10.2; before, names are protocols
     named = protocols if isinstance(protocols, dict) else {}
     for endpoint in endpoints:
         listener, address = _endpoint(endpoint)
@@ -107,14 +107,14 @@ def broker(broker_id: int, text: str | bytes, protocol: str = PLAINTEXT) -> Brok
     if shown:
         raise NoListener(why, shown)
     if protocol != PLAINTEXT and isinstance(host, str) and host:
-        raise NoListener(why, (f"{PLAINTEXT}://{host[:MAX_HOST]}:{str(port)[:10]}",))  # 0.8: brokers have no other
+        raise NoListener(why, (f"{PLAINTEXT}://{host[:MAX_HOST]}:{str(port)[:10]}",))  # 0.8 has only this one
     raise NodeError(why)
 
 
 def _endpoint(text: str) -> tuple[str, tuple[str, int] | None]:
-    """The listener's name of NAME://host:port, and its address; None: it has none that makes sense.
+    """Return the listener's name of NAME://host:port, and its address; None if that is invalid.
 
-    Taken apart from its ends: a regular expression took seconds for 48 KB of "a://://...", and the lease was over.
+    It is split from its ends: a regular expression took seconds for 48 KB of "a://://...", and the lease expired.
     """
     listener, slashes, rest = text.partition("://")
     host, colon, port = rest.rpartition(":")
@@ -123,13 +123,13 @@ def _endpoint(text: str) -> tuple[str, tuple[str, int] | None]:
 
 
 class OfListener:
-    """This module, with brokers' addresses by another security protocol (Dialect.through)."""
+    """This module, with brokers' addresses for another security protocol (Dialect.through)."""
 
     def __init__(self, protocol: str) -> None:
         self.protocol = protocol
 
     def broker(self, broker_id: int, text: str | bytes) -> Broker:
-        """As broker, of this protocol's listener."""
+        """Return a live broker's address, of its listener with this protocol."""
         return broker(broker_id, text, self.protocol)
 
     def __getattr__(self, name: str) -> object:
@@ -143,7 +143,8 @@ class OfListener:
 
 
 def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
-    """Replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be gaps."""
+    """Return replicas (broker ids, the preferred leader first) by partition, in order of partitions; there may be
+    gaps."""
     if not text.strip():
         raise OtherGeneration(f"{where}: its node is empty", _OLDER)
     partitions = json_object(text, where).get("partitions")
@@ -158,7 +159,7 @@ def topic(text: str | bytes, where: str = "topic") -> dict[int, list[int]]:
 
 
 def state(text: str | bytes, where: str = "partition") -> tuple[int | None, list[int]]:
-    """A partition's leader (None: none now) and its in-sync replicas."""
+    """Return a partition's leader (None: none now) and its in-sync replicas."""
     node = json_object(text, where)
     leader = node.get("leader")
     if not is_int(leader) or leader > MAX_INT32:
@@ -167,7 +168,7 @@ def state(text: str | bytes, where: str = "partition") -> tuple[int | None, list
 
 
 def controller(text: str | bytes) -> int:
-    """The controller's broker id; very old releases wrote the bare number."""
+    """Return the controller's broker id; very old releases wrote the bare number."""
     node = document(text, "controller")
     found = node.get("brokerid") if isinstance(node, dict) else node
     if not is_int(found):
@@ -179,9 +180,9 @@ def controller(text: str | bytes) -> int:
 
 
 def registration_text(registration: Registration, timestamp_ms: int) -> str:
-    """The id node as 0.8.2's consumer writes it: equal byte for byte for up to four topics, and for filters.
+    """Return the id node as 0.8.2's consumer writes it: equal byte for byte for up to four topics, and for filters.
 
-    The timestamp must be a string: the JVM's reader turns every bare number into 32 bits, and one that does not fit
+    The timestamp must be a string: the JVM's reader converts every bare number to 32 bits, and one that does not fit
     stops the whole group.  A regular expression is escaped as Utils.JSONEscapeString of 0.8.2 does; topics need none.
     """
     escape = str if registration.pattern == STATIC else _escape
@@ -192,11 +193,11 @@ def registration_text(registration: Registration, timestamp_ms: int) -> str:
 
 
 def registration(text: str | bytes) -> Registration:
-    """A member's subscription, read as the JVM reads it.
+    """Return a member's subscription, read as the JVM reads it.
 
-    version and timestamp are not looked at, of a filter only the first entry counts, and a pattern that is neither list
-    is static.  Raises RegistrationError where the JVM fails too (no text yet, pattern or subscription missing, a count
-    below 1): the caller tries again, the node may be half made.
+    version and timestamp are ignored, only the first entry of a filter is used, and a pattern that is neither list is
+    static.  Raises RegistrationError if the JVM fails too (no text yet, pattern or subscription missing, a count below
+    1): the caller retries, because the node may be incomplete.
     """
     try:
         node = json_object(text, "registration")
@@ -217,7 +218,8 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "/": "\\/", "\b": "\\b", "\f": "\\f", "\n"
 
 
 def _escape(text: str) -> str:
-    """Utils.JSONEscapeString of 0.8.2: also escapes the slash and both ranges of control characters."""
+    """Escape text as Utils.JSONEscapeString of 0.8.2, which also escapes the slash and both ranges of control
+    characters."""
     return "".join(
         _ESCAPES.get(c) or (f"\\u{ord(c):04x}" if ord(c) < 0x20 or 0x7F <= ord(c) <= 0x9F else c) for c in text
     )
@@ -225,7 +227,7 @@ def _escape(text: str) -> str:
 
 def _number(text: str, where: str) -> int:
     found = decimal_int(text, most=MAX_INT32)
-    if found is None or str(found) != text:  # "01" would stand for partition 1 a second time
+    if found is None or str(found) != text:  # "01" would name partition 1 a second time
         raise NodeError(f"{where}: {text[:60]!r} is not a partition")
     return found
 

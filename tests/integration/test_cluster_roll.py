@@ -165,7 +165,7 @@ def test_a_target_that_becomes_4_x_under_a_mirror_loses_nothing(
                 target.start(90)
 
             rolled(mirror, load, topic, target.stop, start)
-            assert "target: spoken to as Kafka 4.2 from now on, before as 3.9" in mirror.said()
+            assert "target: now used as Kafka 4.2, before as 3.9" in mirror.said()
             assert mirror.stop()[0] == 0
         assert lost(load, target.brokers, topic)[0] == 0
         assert "retention.ms=3600000" in target.topics("--describe", "--topic", topic)
@@ -173,7 +173,7 @@ def test_a_target_that_becomes_4_x_under_a_mirror_loses_nothing(
             [COMMAND, "check", "--online", mirror.file], capture_output=True, text=True, timeout=60
         )
         assert checked.returncode == 0
-        assert "Kafka 4.2 or later, spoken to as 4.2" in checked.stderr
+        assert "Kafka 4.2 or later, used as 4.2" in checked.stderr
         assert "target: Produce v8, Fetch v11" in checked.stderr
         assert "stored as they are: 2; written: 2" in checked.stderr
 
@@ -200,6 +200,6 @@ def test_a_source_that_is_rolled_under_a_mirror_loses_nothing(
             node.restart()
             load.produce(topic, 4, 1000, MIXED)
             mirror.wait_all_committed([topic], 90)
-        mirror.wait_said(f"source dc1: spoken to as Kafka {after} from now on, before as {before}")
+        mirror.wait_said(f"source dc1: now used as Kafka {after}, before as {before}")
         assert mirror.stop()[0] == 0
     assert lost(load, target.brokers, topic)[0] == 0

@@ -216,7 +216,7 @@ def test_a_partition_that_the_cluster_does_not_have_is_told_and_not_created(sour
         }
     assert sorted(event.text for event in events if event.kind == "missing") == sorted(
         [
-            f"{topic}/7: there is no such partition: topic {topic} has 0; looking for it",
+            f"{topic}/7: partition does not exist: topic {topic} has 0; looking for it",
             f"{absent}/0: there is no topic {absent}; looking for it",
         ]
     )

@@ -189,7 +189,7 @@ def test_brokers_that_have_no_plain_listener_are_named_as_that_everywhere(
 ) -> None:
     protocol, cluster = secured
     every = f"no broker has a listener of the security protocol that security.protocol names (broker 0: {protocol}://"
-    how = "has a TLS listener" if protocol == "SSL" else "has a listener at this address that asks for a login (SASL)"
+    how = "has a TLS listener" if protocol == "SSL" else "has a listener at this address that requires a login (SASL)"
     refused(tmp_path, how, at(source), brokers(cluster) | {"target.version": "3.9"}, "target")
     refused(tmp_path, every, at(cluster) | {"version": "3.9"}, brokers(target), "source dc1")
     for command in ("brokers", "topics"):

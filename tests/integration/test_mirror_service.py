@@ -97,7 +97,7 @@ def test_check_online_says_releases_and_which_messages_are_too_large(
     for who in ("source dc1", "target"):
         said = [line for line in done.stderr.splitlines() if line.startswith(f"{who}: broker 0 ")]
         assert len(said) == 1
-        assert said[0].endswith(": Kafka 0.8.0 or 0.8.1 or 0.8.2, spoken to as 0.8.2")
+        assert said[0].endswith(": Kafka 0.8.0 or 0.8.1 or 0.8.2, used as 0.8.2")
     assert (
         f"warning: source dc1: topic {topic}: max.message.bytes is 3000000 there, and max.message.bytes of target "
         f"topic {topic} 2000000: "

@@ -445,7 +445,7 @@ def test_check_online_shows_what_a_start_would_find_and_creates_nothing(
     *told, last = checked.stderr.splitlines()
     assert last == f"ok: 1 source, topics .*{unique.tag}; every cluster answered"
     releases = [line.partition(": broker ")[0] for line in told]
-    assert (releases, checked.stderr.count("spoken to as 0.8.2\n")) == (["source dc1", "target"], 2)
+    assert (releases, checked.stderr.count("used as 0.8.2\n")) == (["source dc1", "target"], 2)
     assert [" ".join(line.split()) for line in checked.stdout.splitlines()[1:]] == [
         f"dc1 {here} 3 {here} missing, created with 3 pass-through: same format, partition kept",
         f"dc1 {both} 2 {both} 1 re-encode: partition chosen by key, as the target has 1 partition, the source 2",

@@ -125,9 +125,9 @@ def test_each_mistake_is_one_sentence(faulty: SecuredBroker, tmp_path: Path) -> 
     wrong = "it refuses the login of 'ann' by"
     refuses = "refuses our client certificate, ssl.certificate.location"
     cases: list[tuple[str, dict[str, str], str]] = [
-        ("SSL", of("SSL", ssl_ca_location=ca), f"signed by none of ssl.ca.location {ca}"),
+        ("SSL", of("SSL", ssl_ca_location=ca), f"not signed by any of ssl.ca.location {ca}"),
         ("EXPIRED", of("EXPIRED"), "certificate, or that of an authority above it, has expired"),
-        ("ELSEWHERE", of("ELSEWHERE"), "is not made for the host 127.0.0.1"),
+        ("ELSEWHERE", of("ELSEWHERE"), "does not name the host 127.0.0.1"),
         ("MUTUAL", of("SSL"), "give ssl.certificate.location and ssl.key.location"),
         ("MUTUAL", of("SSL", **theirs), f"{refuses} {stranger.certificate}"),
         ("MUTUAL", of("SSL", **mine), f"{refuses} {ended.certificate}"),
@@ -139,11 +139,11 @@ def test_each_mistake_is_one_sentence(faulty: SecuredBroker, tmp_path: Path) -> 
         ("SSL", plain, "has a TLS listener at this address, and security.protocol is PLAINTEXT: set it to SSL"),
         ("SASL_SSL", of("SASL_PLAINTEXT", "PLAIN"), "security.protocol is SASL_PLAINTEXT: set it to SASL_SSL"),
         ("SASL_PLAINTEXT", plain, "a login (SASL), and security.protocol is PLAINTEXT: set it to SASL_PLAINTEXT"),
-        ("SASL_SSL", of("SSL"), "asks for a login (SASL), and security.protocol is SSL: set it to SASL_SSL"),
+        ("SASL_SSL", of("SSL"), "requires a login (SASL), and security.protocol is SSL: set it to SASL_SSL"),
         ("", of("SSL"), "a listener without TLS at this address, and security.protocol is SSL: set it to PLAINTEXT"),
         ("SASL_PLAINTEXT", of("SASL_SSL", "PLAIN"), "security.protocol is SASL_SSL: set it to SASL_PLAINTEXT"),
-        ("", of("SASL_PLAINTEXT", "PLAIN"), "this listener takes no logins: set security.protocol to PLAINTEXT"),
-        ("SSL", of("SASL_SSL", "PLAIN"), "this listener takes no logins: set security.protocol to SSL"),
+        ("", of("SASL_PLAINTEXT", "PLAIN"), "this listener does not accept logins: set security.protocol to PLAINTEXT"),
+        ("SSL", of("SASL_SSL", "PLAIN"), "this listener does not accept logins: set security.protocol to SSL"),
     ]
     said = refusals(faulty, [(listener, options) for listener, options, _ in cases])
     for why, (listener, options, sentence) in zip(said, cases, strict=True):

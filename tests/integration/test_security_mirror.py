@@ -194,7 +194,7 @@ def test_what_can_never_work_ends_the_start_of_a_mirror(
     wrong = {**here, "sasl.password": "no"}
     refused(file(tmp_path / "a", wrong, there, "a"), "refuses the login of 'ann' by PLAIN", "source dc1")
     mistaken = {**there, "ssl.ca.location": foreign}
-    refused(file(tmp_path / "b", here, mistaken, "a"), "signed by none of ssl.ca.location", "target")
+    refused(file(tmp_path / "b", here, mistaken, "a"), "not signed by any of ssl.ca.location", "target")
 
 
 def test_the_commands_and_the_console_producer_take_the_options(

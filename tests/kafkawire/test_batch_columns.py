@@ -274,7 +274,7 @@ def test_a_batch_that_opens_to_too_much_is_damage() -> None:
     whole = set_of(batch(rows_of(0, 3, bytes(10_000)), 1))
     found = batches.index(whole, limit=20_000)
     assert found.damage is not None
-    assert "more than limit 20000 bytes" in found.damage.why
+    assert "more than the limit of 20000 bytes" in found.damage.why
     assert len(batches.index(whole, limit=40_000)) == 3
 
 

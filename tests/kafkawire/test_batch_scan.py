@@ -93,7 +93,7 @@ def test_offsets_that_do_not_ascend_are_damage() -> None:
     data = batch(rows_of(10, 5)) + batch(rows_of(14, 5))
     found = scan(data, 10)
     assert found.damage is not None
-    assert found.damage.why == "it begins at offset 14, and what is before it ends at 14"
+    assert found.damage.why == "it begins at offset 14, and the batch before it ends at 14"
     assert (len(found.runs), found.resume_at) == (1, 15)
 
 

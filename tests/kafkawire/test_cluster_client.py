@@ -121,7 +121,7 @@ def test_a_response_that_leaves_a_partition_out_is_the_error_of_that_partition()
     assert said[T0] == LogOffset(one)  # v1: no message is so late
     assert said[T0].offset is None
     assert (said[T1].code, said[T1].retriable) == (NOT_ANSWERED, True)
-    with pytest.raises(RemoteError, match="does not say where a log ends"):
+    with pytest.raises(RemoteError, match="sent no offset for the end of a log"):
         said[T0].known()
 
 
@@ -334,7 +334,7 @@ def test_problems_are_a_sentence_a_lost_broker_and_one_for_each_other_partition(
     }
     assert problems(found) == [
         "2 partitions led by broker 2 (h:9093): h:9093: reset",
-        "where its log begins and ends is refused: u/1 on broker 1 (h:9092): NotLeaderForPartition (6)",
+        "the broker refuses the offsets of its log: u/1 on broker 1 (h:9092): NotLeaderForPartition (6)",
         "nosuch/0: there is no topic nosuch",
         "no broker of the cluster answers",
     ]

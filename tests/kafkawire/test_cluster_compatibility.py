@@ -88,7 +88,7 @@ def test_a_listener_that_answers_nothing_but_its_versions_asks_for_a_login() -> 
     versions = newer(*NINE)
     sentence = said(lambda api, times: versions(api, times) if api == API_VERSIONS else b"", "0.8.2")
     assert sentence is not None
-    assert "asks for a login (SASL), and security.protocol is PLAINTEXT: set it to SASL_PLAINTEXT" in sentence
+    assert "requires a login (SASL), and security.protocol is PLAINTEXT: set it to SASL_PLAINTEXT" in sentence
 
 
 @pytest.fixture

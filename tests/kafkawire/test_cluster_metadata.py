@@ -102,7 +102,7 @@ def test_where_all_brokers_have_just_started_the_topics_are_not_known(links: Lin
         cluster.uninformed = {1, 2}
         metadata = source(cluster, links)
         for topics in (None, ["t"]):
-            with pytest.raises(NothingKnown, match=r"no broker of the cluster tells what there is: .* no topics yet; "):
+            with pytest.raises(NothingKnown, match=r"no broker of the cluster has metadata: .* no topics yet; "):
                 metadata.read(topics)
         cluster.uninformed = set()
         assert metadata.read(None).partitions("t") == [0]

@@ -69,7 +69,7 @@ def test_an_older_broker_that_says_nothing_counts_as_its_row() -> None:
 def test_brokers_without_a_common_version_are_named_with_what_they_take() -> None:
     with pytest.raises(
         NoCommonVersion,
-        match=r"no version of Produce that all can speak: broker 2 .*Kafka 0\.8\.2.*v0 to v0, broker 1 ",
+        match=r"no version of Produce is supported by all: broker 2 .*Kafka 0\.8\.2.*v0 to v0, broker 1 ",
     ) as no:
         negotiated([broker(1, "4.0"), broker(2, "0.8.2")])
     assert "v3 to v12" in str(no.value)
@@ -175,7 +175,7 @@ def test_one_that_speaks_no_version_of_ours_is_not_connected_to() -> None:
     links = Links("test", cluster.connect(socket.create_connection), 5000)
     with rolled(strange) as (one, _):
         links.meet([one])
-        with pytest.raises(LinkLost, match="no version of Produce that all can speak"):
+        with pytest.raises(LinkLost, match="no version of Produce is supported by all"):
             links.link(one, "produce").open()
         assert "no version of Produce" in str(ClusterVersions().refusal([one], "version", socket.create_connection))
 

@@ -202,7 +202,10 @@ def test_snappy_of_many_blocks_is_told_alike_whole_and_where_one_of_them_is_dama
     for flipped in (16, second - 4, second, second + 1, second + 40, len(packed) - 1):
         bad = packed[:flipped] + bytes([packed[flipped] ^ 0x55]) + packed[flipped + 1 :]
         agree(compiled, entry(89, bad, attributes=2))
-    with running(compiled, scanning), pytest.raises(RemoteError, match=f"more than limit {len(inner) - 1} bytes"):
+    with (
+        running(compiled, scanning),
+        pytest.raises(RemoteError, match=f"more than the limit of {len(inner) - 1} bytes"),
+    ):
         compression.decompress(2, packed, len(inner) - 1)
 
 
@@ -563,7 +566,7 @@ def test_a_cache_that_cannot_be_written_or_read_costs_a_warning_only(
     blocked.write_text("")
     run = shown(KAFKAWIRE_CACHE=str(blocked))
     assert "memoryview [0] [b'v'] True" in run.stdout
-    assert "KAFKAWIRE_CACHE names another folder" in run.stderr
+    assert "set KAFKAWIRE_CACHE to another folder" in run.stderr
     folder = passable_path / "cache"
     shutil.copytree(kept[0], folder)
     monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))

@@ -69,7 +69,7 @@ def test_a_damaged_size_is_told_wherever_the_entry_stands(entry: Callable[[int],
     found = damage_of(entry, bytes(data))
     assert found is not None
     assert found.position == begin
-    assert found.why.startswith("damaged size, it says 10")
+    assert found.why.startswith("damaged size, it declares 10")
 
 
 @pytest.mark.parametrize("entry", [plain08, wrapper08, batch08, plain07])
@@ -110,7 +110,7 @@ def test_a_segment_with_a_damaged_size_exits_1_and_its_beginning_on_standard_inp
     asked = ["decode", "--protocol", "0.10", "--kind", "log"]
     done = CliRunner().invoke(main, [*asked, str(segment)])
     assert done.exit_code == 1
-    assert f"entry at byte {begin} (offset {START + 3}): damaged size, it says" in done.stderr
+    assert f"entry at byte {begin} (offset {START + 3}): damaged size, it declares" in done.stderr
     *messages, last = map(json.loads, done.stdout.splitlines())
     assert (len(messages), last["valid_bytes"], last["result"]) == (3, begin, f"damaged size at offset {START + 3}")
     head = b"".join(plain08(n) for n in range(6))[:-5]

@@ -46,7 +46,7 @@ def test_a_text_of_another_form_or_with_something_left_out_is_refused(text: str,
     asked = ["decode", "--protocol", "0.8.2", "--kind", "message-set", str(tmp_path / "text")]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == 2
-    assert "is a text of no known form: hex" in done.output
+    assert "is text in an unknown form; known: hex" in done.output
 
 
 def test_the_other_files_of_a_log_are_named_for_what_they_are(tmp_path: Path) -> None:
@@ -54,4 +54,4 @@ def test_the_other_files_of_a_log_are_named_for_what_they_are(tmp_path: Path) ->
     path.write_bytes(bytes(16))
     done = CliRunner().invoke(main, ["decode", "--protocol", "0.8.2", "--kind", "log", str(path)])
     assert done.exit_code == 2
-    assert "an offset index: offsets of messages, and where they lie in the segment, and no messages" in done.output
+    assert "an offset index: offsets of messages and their byte positions in the segment; the messages" in done.output

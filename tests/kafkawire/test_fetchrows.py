@@ -97,7 +97,7 @@ def test_rows_name_what_cannot_be_asked_for():
         encode_rows(0, [(TopicPartition("t", 3), 0, 1), (TopicPartition("t", 3), 5, 1)])
     with pytest.raises(LocalError, match="0-1 is a partition of"):
         encode_rows(0, [(TopicPartition("t", BrokerPartition(0, 1)), 0, 1)])
-    with pytest.raises(LocalError, match="waits for no data"):
+    with pytest.raises(LocalError, match="does not wait for data"):
         requests07.fetch(dialect("0.7.2"), 0, 0, [], rows=[encode_rows(0, [])])
 
 

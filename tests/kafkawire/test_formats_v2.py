@@ -101,7 +101,7 @@ def test_bytes_behind_the_last_record_are_damage_behind_the_others() -> None:
     data = batch(ROWS, tail=b"xyz")
     head = batch_at(data, 0)
     assert head is not None
-    with pytest.raises(CorruptMessage, match="3 bytes behind the last record"):
+    with pytest.raises(CorruptMessage, match="3 bytes after the last record"):
         found.extend(records(data, head))
     assert found == ROWS
 
@@ -109,7 +109,7 @@ def test_bytes_behind_the_last_record_are_damage_behind_the_others() -> None:
 def test_a_wrapped_batch_opens_to_no_more_than_its_limit() -> None:
     large = [Record(70, 1, None, b"\0" * 5_000_000, ())]
     for codec in (GZIP, SNAPPY, LZ4, ZSTD):
-        with pytest.raises(CorruptMessage, match="more than limit 1000000 bytes"):
+        with pytest.raises(CorruptMessage, match="more than the limit of 1000000 bytes"):
             read(batch(large, codec), limit=1_000_000)
         assert read(batch(large, codec), limit=6_000_000) == large
 

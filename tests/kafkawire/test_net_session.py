@@ -111,7 +111,7 @@ def test_a_senseless_reply_is_a_remote_error_and_the_session_is_over(stream: byt
 
 
 def test_a_reply_nobody_asked_for_is_a_remote_error():
-    with pytest.raises(RemoteError, match="nothing was asked"):
+    with pytest.raises(RemoteError, match="came without a request"):
         feed(Session("me"), metadata_reply(0), 1000)
 
 

@@ -81,7 +81,7 @@ def test_all_columns_at_once_are_refused_beyond_the_limit_of_the_set(kind: str, 
     assert sum(opened) <= LIMIT
     said = str(refused.value)
     assert said.startswith(
-        f"{found.tp} at 0: the {len(found.buffer):,} bytes of a message set open to more than 1,000,000"
+        f"{found.tp} at 0: the {len(found.buffer):,} bytes of a message set decompress to more than 1,000,000"
     )
     assert "MessageSet.pieces" in said
     assert "fetch.message.max.bytes" in said
@@ -124,7 +124,7 @@ def test_an_entry_that_exceeds_the_limit_alone_is_damage_wherever_it_stands(kind
     *before, last = module.pieces_by(form, found, True, 1 << 30, LIMIT)
     assert sum(map(len, before)) + len(last) == 4
     assert last.damage is not None
-    assert f"more than limit {LIMIT} bytes" in str(last.damage)
+    assert f"more than the limit of {LIMIT} bytes" in str(last.damage)
     assert last.resume_at == last.damage.offset if kind == "0.7" else last.resume_at == 4
 
 
@@ -134,7 +134,7 @@ def test_the_formats_of_a_mixed_set_share_its_limit(opened: list[int], monkeypat
     assert len(found.index()) == 8
     del opened[:]
     monkeypatch.setattr(mixed, "OPEN_LIMIT", LIMIT)  # each half of it would do
-    with pytest.raises(SetTooLarge, match="open to more than 1,000,000"):
+    with pytest.raises(SetTooLarge, match="decompress to more than 1,000,000"):
         found.index()
     assert sum(opened) <= LIMIT
     assert sum(map(len, found.pieces())) == 8
@@ -151,7 +151,7 @@ def test_a_budget_is_counted_down_by_everything_that_is_opened() -> None:
     budget = OpenBudget(1000)
     data = compression.compress(GZIP, bytes(600))
     assert len(budget.opened(GZIP, data)) == 600
-    with pytest.raises(layouts.OpensTooLarge, match="more than limit 1000 bytes, of which 400 are left"):
+    with pytest.raises(layouts.OpensTooLarge, match="more than the limit of 1000 bytes, of which 400 are left"):
         budget.opened(GZIP, data)
     assert (budget.left, budget.exceeded) == (400, True)
 
@@ -167,7 +167,7 @@ def test_what_is_decoded_as_a_document_shares_one_limit(
     monkeypatch.setattr(decode, "OPEN_LIMIT", LIMIT)
     document, damage = decode.set_document(found.buffer, 0)
     assert len(document["messages"]) == 4
-    assert f"more than limit {LIMIT} bytes, of which" in str(damage)
+    assert f"more than the limit of {LIMIT} bytes, of which" in str(damage)
 
 
 def test_looking_for_headers_opens_no_more_than_its_limit_of_a_response(

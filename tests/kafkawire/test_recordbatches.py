@@ -68,7 +68,7 @@ def test_what_is_cut_is_left_out_and_entries_of_older_formats_are_seen() -> None
         assert [b.base_offset for b in batches(PLAIN + END[:cut])] == [0]
     assert [(b.base_offset, b.magic, b.empty) for b in batches(old + END)] == [(20, 1, False), (7, 2, True)]
     assert batches(b"") == []
-    with pytest.raises(RemoteError, match="has -5 bytes"):
+    with pytest.raises(RemoteError, match="has a size field of -5 bytes"):
         batches(struct.pack(">qi", 3, -5) + bytes(80))
 
 

@@ -61,7 +61,7 @@ def test_a_login_is_what_the_options_say_and_the_password_is_never_printed(tmp_p
         ({"security.protocol": "TLS"}, "expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ({"security.protocol": "SASL_SSL"}, "'security.protocol' SASL_SSL needs 'sasl.mechanism'"),
         (PLAIN, "'sasl' options are given, but 'security.protocol' is PLAINTEXT, which has no login"),
-        ({"ssl.ca.location": "/ca.pem"}, "'security.protocol' is PLAINTEXT: nothing would be TLS"),
+        ({"ssl.ca.location": "/ca.pem"}, "'security.protocol' is PLAINTEXT: TLS would not be used"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/ca"}, "ssl.ca.location /no/ca cannot be read"),
         ({"security.protocol": "SSL", "ssl.key.location": "/k"}, "needs 'ssl.certificate.location'"),
         (
@@ -112,7 +112,7 @@ def test_a_producer_has_them_too() -> None:
     callback = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.callback": f"{__name__}:a_token"}
     options = {"metadata.broker.list": "b:1", "security.protocol": "SASL_PLAINTEXT", **callback}
     assert load(ProducerConfig, options, "p").kafka_security.connect() is not None
-    with pytest.raises(OptionError, match=r"Kafka 0\.7\.2 knows neither TLS nor SASL"):
+    with pytest.raises(OptionError, match=r"Kafka 0\.7\.2 supports neither TLS nor SASL"):
         load(ProducerConfig, {"zk.connect": "z:1", "security.protocol": "SSL", "kafka.version": "0.7.2"}, "p")
 
 

@@ -149,7 +149,7 @@ def test_streams_have_a_bound() -> None:
         (v07.registration, "*%d*orders"),
     ):
         assert registration(text % 10_000).subscription == {"orders": 10_000}
-        with pytest.raises(RegistrationError, match="10001 streams for 'orders', more than the 10000"):
+        with pytest.raises(RegistrationError, match="10001 streams for 'orders', more than the limit of 10000"):
             registration(text % 10_001)
 
 

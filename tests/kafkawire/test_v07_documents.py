@@ -178,19 +178,19 @@ def test_a_corrupt_set_in_a_request_names_its_partition() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--kind", "request", "0005"], 1, "request id 5 is none of Kafka 0.7"),
+        (["--kind", "request", "0005"], 1, "unknown request id 5 for Kafka 0.7"),
         (["--kind", "request", "0002ffff"], 1, "multifetch request at byte 2: -1 partitions"),
         (["--kind", "request", "00010001610000"], 1, "4 bytes wanted at byte 5, 2 left"),
         (["--kind", "response", "--api", "offsets", "00007fffffff"], 1, "2147483647 elements cannot fit"),
         (["--kind", "response", "--api", "offsets", "0000ffffffff"], 1, "-1 offsets"),
         (["--kind", "response", "--api", "multifetch", "00000000000a0000"], 1, "10 bytes wanted at byte 6"),
         (["--kind", "response", "0000"], 2, "give --api"),
-        (["--kind", "response", "--api", "produce", "0000"], 2, "--api produce: answered in Kafka 0.7 are fetch"),
+        (["--kind", "response", "--api", "produce", "0000"], 2, "--api produce: responses of Kafka 0.7 are fetch"),
         (["--kind", "response", "--api", "fetch", "--version", "0", "0000"], 2, "of Kafka 0.7 have none"),
         (["--kind", "request", "--api", "fetch", named("k07_offsets_request_latest").data[4:].hex()], 2, "is offsets"),
         (["--kind", "request", "--version", "0", named("k07_offsets_request_latest").data[4:].hex()], 2, "have none"),
-        (["--kind", "message-set", "--framed", "00"], 2, "a message set has no frame"),
-        (["--kind", "log", "--api", "fetch", "00"], 2, "--api: a log has no frame, and no api"),
+        (["--kind", "message-set", "--framed", "00"], 2, "a message set has neither frame"),
+        (["--kind", "log", "--api", "fetch", "00"], 2, "--api: a log has neither frame nor api"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(arguments: list[str], code: int, said: str) -> None:
@@ -228,7 +228,7 @@ def test_a_segment_without_such_a_name_has_its_position_given(tmp_path: Path) ->
     segment = tmp_path / "copy.kafka"
     segment.write_bytes(encode([(0, None, b"a", None)]))
     result = decode("--kind", "log", str(segment))
-    assert (result.exit_code, "--start-offset gives it" in result.stderr) == (2, True)
+    assert (result.exit_code, "give --start-offset" in result.stderr) == (2, True)
     decoded = lines(decode("--kind", "log", "--start-offset", "70", str(segment)))
     assert decoded[0][0]["start"] == 70
     assert lines(decode("--kind", "log", "--start-offset", "70", "-", stdin=segment.read_bytes())) == decoded
@@ -299,7 +299,7 @@ def test_a_segment_of_the_other_generation_is_told_by_its_name(tmp_path: Path) -
         assert result.exit_code == 2
         assert "segments of this release end in" in result.stderr
     missing = decode("--kind", "log", str(tmp_path / "none.kafka"))
-    assert (missing.exit_code, "no file that can be read" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "cannot be read as a file" in missing.stderr) == (2, True)
 
 
 def test_a_wrapper_that_does_not_open_is_told_with_its_position() -> None:

@@ -197,7 +197,7 @@ def test_a_wrapper_opens_to_a_limit_and_no_further() -> None:
     except CorruptMessage as exc:
         damage = exc
     assert [message.resume_at for message in found] == [0]
-    assert "gzip data opens to more than limit" in str(damage)
+    assert "gzip data decompresses to more than the limit of" in str(damage)
 
 
 def test_a_bad_checksum_is_told_at_its_position_after_what_is_before_it() -> None:
@@ -270,10 +270,10 @@ def test_a_cut_entry_at_the_end_of_a_wrapper_is_left_out(inner: bytes, values: l
 @pytest.mark.parametrize(
     ("inner", "says"),
     [
-        (CUT, "entry at byte 0: cut 12 bytes after its beginning"),
-        (size(9), "entry at byte 0: cut 4 bytes after its beginning"),
+        (CUT, "entry at byte 0: truncated 12 bytes after its beginning"),
+        (size(9), "entry at byte 0: truncated 4 bytes after its beginning"),
         (size(3) + bytes(1), "entry at byte 0: impossible length 3"),
-        (WHOLE + wrapped(CUT), "entry at byte 0: cut 12 bytes after its beginning"),
+        (WHOLE + wrapped(CUT), "entry at byte 0: truncated 12 bytes after its beginning"),
         (WHOLE + size(0), "entry at byte 15: impossible length 0"),
         (WHOLE + size(3) + bytes(3), "entry at byte 15: impossible length 3"),
         (WHOLE + size(5) + b"\1" + bytes(4), "entry at byte 15: impossible length 5 for magic 1"),
@@ -460,8 +460,8 @@ def test_check_names_the_first_damage_outer_or_inner() -> None:
         wrapped(entry(b"bad", crc=1)): "inside the wrapper",
         entry(b"x", magic=2): "unknown magic 2",
         entry(b"x", attributes=3): "unknown codec 3",
-        entry(b"cut")[:-1]: "cut 12 bytes after its beginning",
-        b"\0\0": "cut 2 bytes after its beginning",
+        entry(b"cut")[:-1]: "truncated 12 bytes after its beginning",
+        b"\0\0": "truncated 2 bytes after its beginning",
         struct.pack(">i", 3) + bytes(20): "impossible length 3",
     }
     for bad, says in cases.items():

@@ -198,9 +198,9 @@ OFFSETS = requests.list_offsets(D, {A: -1, B: -1})
 @pytest.mark.parametrize(
     ("request_", "stream", "said"),
     [
-        (ONE, bytes.fromhex("000000010000"), "its size is 1: at least 2 bytes"),
-        (ONE, struct.pack(">i", -5), "its size is -5"),
-        (ONE, struct.pack(">i", 0), "its size is 0"),
+        (ONE, bytes.fromhex("000000010000"), "declares a size of 1: it must be at least 2"),
+        (ONE, struct.pack(">i", -5), "declares a size of -5"),
+        (ONE, struct.pack(">i", 0), "declares a size of 0"),
         (ONE, struct.pack(">i", 0x7FFFFFFF), "limit"),
         (TWO, struct.pack(">ihih", 8, 0, 100, 0), "a/3-0 has a set of 98 bytes, 0 left"),
         (TWO, struct.pack(">ihih", 8, 0, 1, 0), "a/3-0 has a set of -1 bytes"),
@@ -210,7 +210,7 @@ OFFSETS = requests.list_offsets(D, {A: -1, B: -1})
         (OFFSETS, struct.pack(">ihi", 6, 0, -1), "a/3-0 has -1 offsets"),
         (OFFSETS, struct.pack(">ihiq", 14, 0, 0, 0), "8 bytes left over"),
         (OFFSETS, struct.pack(">i", 3) + b"\0\0\0", "6 bytes wanted, 3 left"),
-        (OFFSETS, offsets_reply(1) + struct.pack(">i", 1), "its size is 1"),
+        (OFFSETS, offsets_reply(1) + struct.pack(">i", 1), "declares a size of 1"),
         (OFFSETS, offsets_reply(1) + struct.pack(">i", 0x7FFFFFFF), "limit"),
         (OFFSETS, offsets_reply(1) + struct.pack(">ihi", 6, 0, 1 << 28), "bb/3-1 has 268435456 offsets"),
     ],
@@ -231,7 +231,7 @@ def test_a_reply_to_what_has_none_is_a_remote_error() -> None:
     session = Session("me")
     session.send(requests.produce(D, 1, 0, {A: [b"set"]}))
     assert session.outstanding == 0
-    with pytest.raises(RemoteError, match="nothing was asked"):
+    with pytest.raises(RemoteError, match="came without a request"):
         feed(session, b"\0\0\0\2\0\0", 1000)
 
 

@@ -166,7 +166,7 @@ def test_headers() -> None:
     assert request_header(3, 0, 7, "mirror", 4) == bytes.fromhex("00000014 0003 0000 00000007 0006 6d6972726f72")
     assert reply_header(struct.pack(">ii", 10, 7)) == (6, 7)
     for size in (3, 0, -1):
-        with pytest.raises(RemoteError, match="its size is"):
+        with pytest.raises(RemoteError, match="declares a size of"):
             reply_header(struct.pack(">ii", size, 7))
 
 

@@ -108,7 +108,7 @@ def test_the_version_of_produce_follows_the_format() -> None:
         if newest > 2:
             assert requests.produce(d, 1, 10, {T0: [b"abc"]}, magic=2).version == newest
         else:
-            with pytest.raises(LocalError, match=f"Produce v{newest} .*takes no record batches"):
+            with pytest.raises(LocalError, match=f"Produce v{newest} .*does not accept record batches"):
                 requests.produce(d, 1, 10, {T0: [b"abc"]}, magic=2)
     sent = requests.produce(D24, -1, 10, {T0: [b"abc"], T1: [b"de"]}, magic=2, transactional_id="mirror-1")
     assert fields(sent)["transactional_id"] == "mirror-1"
@@ -161,7 +161,7 @@ def test_many_large_partitions_may_answer_with_what_was_asked_for() -> None:
 
 
 def test_no_topics_in_v0_would_ask_for_all_and_is_refused() -> None:
-    with pytest.raises(LocalError, match="it would ask for all"):
+    with pytest.raises(LocalError, match="it would request all"):
         requests.metadata(D082, [])
     assert fields(requests.metadata(D010, []))["topics"] == []
 
@@ -176,7 +176,7 @@ def test_offsets_are_grouped_by_topic() -> None:
 
 
 def test_a_retention_is_refused_where_the_version_has_none() -> None:
-    with pytest.raises(LocalError, match=r"OffsetCommit v1 \(Kafka 0\.8\.2\) knows no retention"):
+    with pytest.raises(LocalError, match=r"OffsetCommit v1 \(Kafka 0\.8\.2\) has no retention"):
         requests.offset_commit(D082, "g", {T0: (1, "")}, retention_ms=1000)
     assert fields(requests.offset_commit(D09, "g", {T0: (1, "")}, retention_ms=1000))["retention_ms"] == 1000
 

@@ -226,7 +226,7 @@ def test_registrations_of_others_are_read(text, expected):
         ('{"pattern":"static","subscription":{"t":1.0}}', r"1\.0 streams"),
         ('{"pattern":"static","subscription":{"t":4294967297}}', "4294967297 streams"),
         ("orders", "'orders' is not JSON"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
     ],
 )
 def test_a_registration_that_makes_no_sense_says_why(text, why):

@@ -61,13 +61,16 @@ LOGIN = "sasl.mechanism: PLAIN, sasl.username: u, sasl.password: hidden"
 @pytest.mark.parametrize(
     ("of_source", "said"),
     [
-        (f"security.protocol: SASL_PLAINTEXT, {LOGIN}", ["PLAIN over SASL_PLAINTEXT: the network on the way reads"]),
-        (f"security.protocol: SASL_SSL, {LOGIN}", ["brokers come from ZooKeeper, and whoever writes there"]),
+        (
+            f"security.protocol: SASL_PLAINTEXT, {LOGIN}",
+            ["PLAIN over SASL_PLAINTEXT: the network and anyone who registers a broker can read"],
+        ),
+        (f"security.protocol: SASL_SSL, {LOGIN}", ["brokers come from ZooKeeper, and anyone who registers"]),
         (f"security.protocol: SASL_SSL, sasl.hosts: .example.com, {LOGIN}", []),
         (f"security.protocol: SASL_PLAINTEXT, {LOGIN.replace('PLAIN', 'SCRAM-SHA-256')}", []),
-        ("security.protocol: SSL, ssl.endpoint.identification.algorithm: none", ["passes for a broker"]),
+        ("security.protocol: SSL, ssl.endpoint.identification.algorithm: none", ["is accepted as a broker"]),
         ("zookeeper.auth: 'digest:u:hidden'", ["zookeeper.auth without zookeeper.ssl.client.enable"]),
-        ("zookeeper.ssl.client.enable: true, zookeeper.ssl.verify: false", ["any server passes for ZooKeeper"]),
+        ("zookeeper.ssl.client.enable: true, zookeeper.ssl.verify: false", ["any server is accepted as ZooKeeper"]),
     ],
 )
 def test_settings_that_tell_a_secret_to_strangers_are_named(tmp_path: Path, of_source: str, said: list[str]) -> None:
@@ -88,8 +91,7 @@ def test_secrets_that_every_user_may_read_are_named(tmp_path: Path) -> None:
         each.chmod(0o644)
     assert from_yaml(path).notes == (
         f"m.yaml: source source: sasl.password: every user may read {secret}; chmod o-r",
-        f"m.yaml: target: sasl.password: every user may read {path}, where it stands; chmod o-r, or file: with another"
-        " file",
+        f"m.yaml: target: sasl.password: every user may read it in {path}; chmod o-r, or use file: with another file",
     )
     for each in (secret, path):
         each.chmod(0o640)
@@ -352,7 +354,7 @@ def test_a_listeners_address_is_taken_from_a_jvm_file_and_told_elsewhere(tmp_pat
     configuration = properties(tmp_path, CONSUMER, "bootstrap.servers=PLAINTEXT://k:9092,plaintext://l:9092\n")
     assert configuration.target.brokers == (("k", 9092), ("l", 9092))
     (said,) = problems(tmp_path, SOURCE + TARGET.replace("k:9092", "SSL://k:9092") + MIRROR)
-    assert "'SSL://k:9092' is a listener's address: give k:9092 alone" in said
+    assert "'SSL://k:9092' is a listener's address; give k:9092 alone" in said
 
 
 def test_every_problem_of_a_file_is_found_at_once(tmp_path: Path) -> None:

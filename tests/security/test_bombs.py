@@ -98,12 +98,12 @@ def exploded() -> dict[str, tuple[int, int, str]]:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("gzip", f"gzip data opens to more than limit {LIMIT} bytes"),
-        ("snappy, raw", "snappy data opens to more than limit"),
-        ("snappy, xerial", "snappy data opens to more than limit"),
-        ("snappy, one block of xerial", "snappy data opens to more than limit"),
-        ("lz4", f"lz4 data opens to more than limit {LIMIT} bytes"),
-        ("zstd", f"zstd data opens to more than limit {LIMIT} bytes"),
+        ("gzip", f"gzip data decompresses to more than the limit of {LIMIT} bytes"),
+        ("snappy, raw", "snappy data decompresses to more than the limit of"),
+        ("snappy, xerial", "snappy data decompresses to more than the limit of"),
+        ("snappy, one block of xerial", "snappy data decompresses to more than the limit of"),
+        ("lz4", f"lz4 data decompresses to more than the limit of {LIMIT} bytes"),
+        ("zstd", f"zstd data decompresses to more than the limit of {LIMIT} bytes"),
         ("zstd, window", "zstd data"),
     ],
 )
@@ -124,7 +124,7 @@ def test_wrappers_of_wrappers_end_at_a_depth_and_share_one_limit() -> None:
         with pytest.raises(CorruptMessage, match=f"wrappers nested deeper than {MAX_DEPTH}"):
             list(fetched.messages(False))
     budget = OpenBudget(10_000)  # of all depths
-    with pytest.raises(RemoteError, match="opens to more than limit 10000 bytes"):
+    with pytest.raises(RemoteError, match="decompresses to more than the limit of 10000 bytes"):
         opened_wrapper(wrapper(memoryview(_wrapped(bytes(MIB))), 0, len(_wrapped(bytes(MIB))), False), 1, budget)
 
 
@@ -135,7 +135,9 @@ def test_entries_side_by_side_in_a_set_share_one_limit() -> None:
         entry = bytes(mixed.encode([(n, None, bytes(OPEN_LIMIT // 2 - MIB), None)], ZSTD, 2))
         batches.append(n.to_bytes(8, "big") + entry[8:])
     fetched, _ = mixed.message_set("t", 0, 0, memoryview(b"".join(batches)), None)
-    with pytest.raises(SetTooLarge, match=f"t/0 at 0: the .* bytes of a message set open to more than {OPEN_LIMIT:,}"):
+    with pytest.raises(
+        SetTooLarge, match=f"t/0 at 0: the .* bytes of a message set decompress to more than {OPEN_LIMIT:,}"
+    ):
         fetched.index()
     assert sum(map(len, fetched.pieces())) == 3
 
@@ -197,5 +199,5 @@ def test_a_limit_is_a_limit_to_the_byte() -> None:
     for codec in (GZIP, SNAPPY, LZ4, ZSTD):
         data = compress(codec, bytes(LIMIT), 2)
         assert len(opened(codec, data, LIMIT)) == LIMIT
-        with pytest.raises(RemoteError, match=f"opens to more than limit {LIMIT - 1} bytes"):
+        with pytest.raises(RemoteError, match=f"decompresses to more than the limit of {LIMIT - 1} bytes"):
             opened(codec, data, LIMIT - 1)

@@ -117,7 +117,7 @@ def test_what_is_run_is_kept_where_no_other_user_writes(
     monkeypatch.setattr(os, "getuid", lambda: 4711)
     if (tmp_path / "deep").stat().st_uid:
         assert cache_folder() is None
-        assert "it belongs to another user, and what is kept there is run" in caplog.text
+        assert "it belongs to another user, and files in it are executed" in caplog.text
 
 
 @pytest.mark.parametrize(("above", "own", "said"), [
@@ -134,7 +134,7 @@ def test_what_is_run_is_not_taken_from_where_others_may_put_it(
     folder.parent.chmod(above)
     monkeypatch.setenv("KAFKAWIRE_CACHE", str(folder))
     assert cache_folder() is None
-    assert f"{said.format(above=folder.parent)}, and what is kept there is run" in caplog.text
+    assert f"{said.format(above=folder.parent)}, and files in it are executed" in caplog.text
 
 
 def test_a_warehouse_is_read_by_whom_the_site_lets(umask: int, tmp_path: Path) -> None:

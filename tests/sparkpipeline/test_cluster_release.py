@@ -48,7 +48,7 @@ def test_one_of_4_0_is_spoken_to_in_what_it_takes() -> None:
 
 
 def test_one_that_takes_none_of_our_requests_is_refused() -> None:
-    with pytest.raises(OptionRefused, match=r"no version of Fetch that all can speak: .* v12 to v17"):
+    with pytest.raises(OptionRefused, match=r"no version of Fetch is supported by all: .* v12 to v17"):
         found(newer((PRODUCE, 3, 13), (FETCH, 12, 17), (LIST_OFFSETS, 1, 5), (METADATA, 0, 1)))
 
 

@@ -135,12 +135,12 @@ def test_a_node_that_we_may_not_read_costs_itself() -> None:
     zk.closed |= {owner, offset, topic}
     assert group_owners(zk, "g") == {T0: "me", T1: "a member whose node is closed to us"}
     found = read_offset_nodes(zk, "g", [T0, T1, TopicPartition("u", 0)])
-    assert (found[T0], found[T1]) == (17, Unknown(f"{offset} is closed to us: see zookeeper.auth"))
+    assert (found[T0], found[T1]) == (17, Unknown(f"{offset} cannot be read because of its ACL; see zookeeper.auth"))
     assert isinstance(found[TopicPartition("u", 0)], FormerOffset)  # its topic was made after it
     assert write_offset_nodes(zk, "g", {T0: 18, T1: 6}) == {
         T0: None,
-        T1: f"group g, t/1: 6 was to be written and what is there is not known: {offset} is closed to us: see"
-        " zookeeper.auth",
+        T1: f"group g, t/1: 6 was to be written and what is there is not known: {offset} cannot be read because of its "
+        "ACL; see zookeeper.auth",
     }
 
 

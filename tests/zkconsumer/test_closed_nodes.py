@@ -48,7 +48,9 @@ def test_a_topic_costs_itself_and_was_not_deleted(caplog: pytest.LogCaptureFixtu
     assert group.read() == {A0: "g_m-0"}
     assert group.creations.keys() == {"a", "b"}
     assert read_partitions(zk, D.znodes, ["a", "b"]) == {"a": {0: [1]}}
-    assert caplog.text.count("/brokers/topics/b is closed to us: see zookeeper.auth: left out") == 2  # two readers
+    assert (
+        caplog.text.count("/brokers/topics/b cannot be read because of its ACL; see zookeeper.auth: left out") == 2
+    )  # two readers
     with pytest.raises(NoAuthError):
         read_partitions(zk, D.znodes, ["b"])  # there is nothing else to give back
 

@@ -362,7 +362,7 @@ def test_brokers_that_have_just_started_are_waited_for(world, cluster):
     with world.connector("t:0") as connector:
         (stream,) = connector.create_message_streams({"t": 1})["t"]
         wait_until(lambda: world.kinds("leader"), 5, "the word on it")
-        assert "no broker of the cluster tells what there is" in world.kinds("leader")[0]
+        assert "no broker of the cluster has metadata" in world.kinds("leader")[0]
         cluster.uninformed = set()
         assert take(stream, 5) == values(0)
     assert world.kinds("missing") == []

@@ -58,7 +58,7 @@ def leaders(*views: ClusterView) -> RefreshedLeaders:
         (view(ONE, t=[2]), NoLeader("its leader, broker 2, is not in the cluster's metadata")),
         (view(ONE, u=[1]), NoLeader("there is no topic t", lasting=True)),
         (view(ONE, u=[1], errors={"t": 5}), NoLeader("topic t has no partitions yet (error 5)")),
-        (view(), NoLeader("the broker that was asked knows of no topic")),
+        (view(), NoLeader("the broker that was asked knows no topics")),
     ],
 )
 def test_what_a_reply_says_of_a_partition(seen, says):
@@ -69,7 +69,7 @@ def test_what_a_reply_says_of_a_partition(seen, says):
 def test_a_partition_beyond_the_last_is_not_about_to_appear():
     source = leaders(view(ONE, t=[1, 1]))
     said = source.leader(source.read([]), TopicPartition("t", 7))
-    assert said == NoLeader("there is no such partition: topic t has 0, 1", lasting=True)
+    assert said == NoLeader("partition does not exist: topic t has 0, 1", lasting=True)
 
 
 def test_a_broker_that_is_left_out_is_not_gone_and_one_that_moved_has_its_new_place():

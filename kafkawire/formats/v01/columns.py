@@ -1,11 +1,11 @@
-"""Columns of a set of formats v0 and v1, without an object a message.  An entry's bytes: see messages.py.
+"""Columns of a set of formats v0 and v1, without one object per message. messages.py describes the bytes of an entry.
 
-First a layout: wrappers opened, and stretches of plain entries in the bytes they were laid into.  A layout opens
-everything and checks nothing but wrappers.  It ends before the first of them that cannot be
-opened.  A set may be laid out a piece at a time, in whole entries: what is made of a piece is then still in the
-processor's cache when it is used, and its memory is free for the next one.
+First comes a layout: plain entries and the decompressed content of wrappers, side by side.  A layout decompresses
+everything and checks only wrappers.  It ends before the first wrapper that cannot be decompressed.  A set may be laid
+out in pieces of whole entries: the result is then still in the processor's cache when it is used, and its memory is
+free for the next piece.
 
-Then one pass over the segments of a layout.  It only says where damage is; read.py reads there again to say which.
+Then one pass over the segments of a layout.  It only finds where damage is; read.py reads there again to describe it.
 """
 
 from __future__ import annotations
@@ -51,45 +51,45 @@ class Segment:
     begin: int
     end: int
     magic: int
-    entries: int  # some of them may be before start
+    entries: int  # including entries before start
     start: int  # offsets before it are not wanted, and not checked
     shift: int  # what to add to offsets
-    appended_ms: int | None  # the time of a wrapper that was stamped by its broker, for all in it
-    pinned: int | None  # the offset all of them get: see messages._at_one_offset
-    behind: int  # what to take off a position to get that of the bytes the entries came in
-    wrapper_at: int | None  # where the top-level wrapper around them stands in the set
+    appended_ms: int | None  # timestamp of a wrapper that its broker set, for all messages in it
+    pinned: int | None  # offset that all of them get: see messages._at_one_offset
+    behind: int  # what to subtract from a position to get the position in the original bytes
+    wrapper_at: int | None  # position of the top-level wrapper in the set
 
 
 @dataclass(slots=True)
 class Layout(common.Layout[Segment]):
-    """A layout of sets of formats v0 and v1."""
+    """Layout of sets of formats v0 and v1."""
 
-    pinned: int | None = None  # of the nested wrapper we are in, and were in when damage was met
+    pinned: int | None = None  # of the nested wrapper being read, or read when damage was met
 
     def back_to(self, pieces: int, segments: int, size: int) -> None:
-        """Take off what was laid since it had so many pieces, segments and bytes."""
+        """Undo everything laid since there were this many pieces, segments and bytes."""
         common.Layout.back_to(self, pieces, segments, size)
         self.pinned = None
 
     @property
     def timed(self) -> bool:
-        """Whether any of its messages may have a timestamp."""
+        """True if any of its messages may have a timestamp."""
         return any(segment.magic for segment in self.segments)
 
     @property
     def magic(self) -> int | None:
-        """The format of all its entries; None: there are several."""
+        """Return the format of all its entries; None if there are several."""
         magics = {segment.magic for segment in self.segments}
         return magics.pop() if len(magics) == 1 else None
 
 
 def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_bytes: int) -> Iterator[Layout]:
-    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+    """Yield a set in pieces of about most_bytes, at least one, each made when requested.  Nothing follows damage.
 
-    budget: of the first; a top-level wrapper that exceeds what is left of it begins the next piece.  Raises
+    budget: of the first piece; a top-level wrapper that exceeds the rest of it begins the next piece.  Raises
     LibraryMissing.
 
-    No checksum covers an offset: a piece with a senseless one ends before the set does all the same.
+    No checksum covers an offset; a piece with a damaged one still ends where the set does or earlier.
     """
     layout, before_end = Layout(message_set.start, budget), message_set.resume_at - 1
     for number, run in enumerate(message_set.runs, 1):
@@ -97,7 +97,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
             before = len(layout.pieces), len(layout.segments), layout.size
             untouched = layout.budget.untouched
             layout.damage = _outermost(layout, message_set, run, check_crcs)
-            if layout.budget.exceeded and not untouched:  # what is open beside it may be what is too much
+            if layout.budget.exceeded and not untouched:  # the other entries of the piece may have used up the budget
                 layout.back_to(*before)
                 layout.full = True
                 yield layout
@@ -107,7 +107,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
                 yield layout
                 return
             layout.resume_at = max(layout.resume_at, min(run.resume_at, before_end))
-            if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
+            if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # half a piece costs less than a copy
                 yield layout
                 layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             continue
@@ -123,13 +123,13 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
 
 
 def _plain(run: Run, at: int, start: int) -> Segment:
-    """The segment of a plain run laid at `at`."""
+    """Return the segment of a plain run laid at `at`."""
     end = at + run.end - run.begin
     return Segment(at, end, run.magic, run.entries, start, 0, None, None, at - run.begin, None)
 
 
 def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
-    """A plain run as runs of at most most_bytes, or of a single entry."""
+    """Yield a plain run as runs of at most most_bytes, or of a single entry."""
     at = run.begin
     while run.end - at > most_bytes:
         end, entries, last = _hop(buffer[at : at + most_bytes], run.magic)
@@ -144,11 +144,11 @@ def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
 
 
 def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
-    """Where the complete entries of a view end, how many they are, the last one's offset."""
+    """Return where the complete entries of a view end, their number, and the offset of the last."""
     quick = ready()
     hop, worth = (hop_alike, MANY_ALIKE) if quick is None else (quick.hop, 1)
     total, size_of = len(view), _INT32.unpack_from
-    least_at = total - LOG_OVERHEAD - LEAST[magic]  # where a complete entry begins at most
+    least_at = total - LOG_OVERHEAD - LEAST[magic]  # last position at which a complete entry can begin
     at, count, last, again = 0, 0, 0, 0
     while at <= least_at:
         entries = 0
@@ -160,7 +160,7 @@ def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
             again = at + AGAIN if entries < worth else 0
             if entries:
                 count, last = count + entries, reached
-        if not entries:  # neighbours that differ: one after the other, for a while
+        if not entries:  # the next entries differ: read some one by one
             begin, until = at, min(again, least_at + 1)
             while at < until:
                 after = at + LOG_OVERHEAD + size_of(view, at + _SIZE_AT)[0]
@@ -188,21 +188,21 @@ def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bo
 
 
 def within(damage: CorruptMessage, wrapper_at: int) -> CorruptMessage:
-    """Damage in a wrapper is reported at the wrapper's own position."""
+    """Return damage inside a wrapper as damage at the wrapper's own position."""
     return type(damage)(f"inside the wrapper, {damage}", wrapper_at, damage.offset)
 
 
 @dataclass(slots=True)
 class _Opening:
-    """One top-level wrapper while it is put into a layout; the rules are those of messages._inside."""
+    """One top-level wrapper while it is laid out; messages._inside describes the rules."""
 
     layout: Layout
     check_crcs: bool
-    at: int  # of the top-level wrapper
+    at: int  # position of the top-level wrapper
     start: int
 
     def inside(self, outer: Wrapper, offset: int, depth: int) -> None:
-        """What a wrapper holds.  offset: its absolute one."""
+        """Lay out the content of a wrapper. offset: the wrapper's absolute offset."""
         data, found = opened(outer, depth, self.layout.budget)
         if not found.runs:
             return
@@ -240,23 +240,23 @@ class _Opening:
                 )
 
 
-_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
-_V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
+_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length if the key is null
+_V1 = struct.Struct(">qiIxBqii")  # as _V0, with attributes and timestamp before the key length
 _INT32 = struct.Struct(">i")
-_SIZE_AT = 8  # of an entry
+_SIZE_AT = 8  # position in an entry
 _CRC_FROM = 16
 _ATTRIBUTES = 17
-_GLANCE_BYTES = 32 << 10  # of entries that are looked at before all of them are cut apart
-_PER_SHAPE = 16  # entries of one shape there have to be on average
+_GLANCE_BYTES = 32 << 10  # bytes of entries that are read before all of them are separated
+_PER_SHAPE = 16  # average number of entries per shape for which this pays
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
 
 
 def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs: bool) -> Columns:
-    """start: what was reached by the pieces before."""
+    """Return the columns of a layout. start: offset that the previous pieces reached."""
     data = layout.data()
     found = _compiled(kernels, layout, data, check_crcs) if kernels is not None else None
     if found is None:
-        data = bytes(data)  # slices of bytes cost half of those of a view
+        data = bytes(data)  # slicing bytes costs half of slicing a view
         found = _in_python(layout, data, check_crcs)
     offsets, key_at, key_size, value_at, value_size, *times = found.columns
     damage, pinned = layout.damage, layout.pinned
@@ -285,7 +285,8 @@ index_within = _INDEXING.index_within
 
 
 def _reached(start: int, offsets: Column, pinned: int | None) -> int:
-    """What to commit once all before some damage is done: not past an offset that what is damaged may share."""
+    """Return the offset to commit once everything before some damage is done; it does not pass an offset that the
+    damaged entry may share."""
     if not offsets:
         return start
     return offsets[-1] if offsets[-1] == pinned else offsets[-1] + 1
@@ -293,7 +294,7 @@ def _reached(start: int, offsets: Column, pinned: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size; where timed: timestamps, types
+    columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size; if timed also timestamps and types
     damaged: tuple[int, int] | None  # segment and position of the first damage
     entries: Entries | None = None
 
@@ -334,14 +335,14 @@ def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
 
 
 def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
-    """Add a segment; where it is damaged, or -1."""
+    """Add a segment; return the position of damage, or -1."""
     loop, at = _LOOPS[segment.magic], segment.begin
     while at < segment.end:
         same = find(data, at, segment.end, segment.magic)
         if same is not None and same.count >= MANY_ALIKE and _add_alike(lists, data, same, segment, check):
             at = same.end
             continue
-        # Neighbours that differ: one after the other, for a while; and then they may be alike again.
+        # Adjacent entries differ: read some one by one, then check again for equal shapes.
         until = at + AGAIN if same is None else max(same.end, at + AGAIN)
         at, right = loop(lists, data, replace(segment, begin=at, end=min(until, segment.end)), check)
         if not right:
@@ -350,7 +351,7 @@ def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
 
 
 def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check: bool) -> bool:
-    """Add entries that are alike.  False: some of them are not wanted, or damaged; nothing was added."""
+    """Add entries of one shape.  Return False, adding nothing, if some are not wanted or damaged."""
     if check and not are_right(data, same):
         return False
     found = offsets(data, same)
@@ -370,9 +371,9 @@ def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check:
 
 
 def _by_shape(layout: Layout, data: bytes, check: bool) -> _Found | None:
-    """What _in_python finds where entries of a format are of a few shapes; None: it is not like that.
+    """Return the result of _in_python for entries of a few shapes; None if there are more.
 
-    Those of a shape are brought side by side, and then a few calls read all of them.
+    Entries of one shape are put side by side, then a few calls read all of them.
     """
     magic, end = layout.magic, 0
     for segment in layout.segments:
@@ -397,7 +398,7 @@ def _one_shape(data: bytes, same: Alike, magic: int) -> Entries:
 
 
 def _few_shapes(data: bytes, end: int, magic: int) -> Entries | None:
-    """Entries of a few shapes cut apart; None: there are too few entries, or too many shapes."""
+    """Separate entries of a few shapes; None if there are too few entries or too many shapes."""
     entries: list[bytes] = []
     at, size_at, found = 0, _INT32.unpack_from, entries.append
     for until in (min(_GLANCE_BYTES, end), end):
@@ -413,13 +414,13 @@ def _few_shapes(data: bytes, end: int, magic: int) -> Entries | None:
 
 
 def _sizes_and_keys(entries: list[bytes], magic: int) -> list[tuple[int, bytes]]:
-    """The size of each entry and the four bytes of its key's length."""
+    """Return the size of each entry and the four bytes of its key's length."""
     key_at = ENTRY_OVERHEAD[magic] - 4
     return list(zip(map(len, entries), map(itemgetter(slice(key_at - 4, key_at)), entries), strict=True))
 
 
 def _sorted_by(marks: Sequence[Hashable], entries: list[bytes], magic: int) -> Entries | None:
-    """Entries by these marks, where those with the same mark are alike."""
+    """Group entries by these marks; entries with the same mark have the same shape."""
     number = {mark: n for n, mark in enumerate(dict.fromkeys(marks))}
     if len(number) > min(256, len(entries) // _PER_SHAPE):
         return None
@@ -434,7 +435,7 @@ def _sorted_by(marks: Sequence[Hashable], entries: list[bytes], magic: int) -> E
 
 
 def _columns(by_shape: list[list[int]], cut: Entries, magic: int) -> list[Column]:
-    """The columns of entries of a few shapes.  by_shape: the offsets of each."""
+    """Return the columns of entries of a few shapes. by_shape: the offsets of each."""
     if cut.kinds is None:
         data, same = cut.alike[0]
         begin, end, step, count = same.begin, same.end, same.step, same.count
@@ -470,7 +471,7 @@ def _columns(by_shape: list[list[int]], cut: Entries, magic: int) -> list[Column
 
 
 def _type(data: bytes) -> int:
-    """The type of the timestamps of entries of format v1 that are alike."""
+    """Return the timestamp type of format v1 entries of one shape."""
     return (data[_ATTRIBUTES] & LOG_APPEND_TIME) >> 3
 
 
@@ -479,8 +480,8 @@ def _without_attributes(cut: Entries) -> Entries | None:
 
 
 def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:
-    """Add the entries that begin in a segment of format v0, but for timestamps: (where they end, True), or where one is
-    damaged."""
+    """Add the entries that begin in a segment of format v0, without timestamps.  Return (their end, True), or the
+    position of a damaged one and False."""
     unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
     values, value_sizes = lists.value_at.append, lists.value_size.append
@@ -511,7 +512,8 @@ def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple
 
 
 def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:
-    """The same for format v1, with them."""
+    """Add the entries that begin in a segment of format v1, with timestamps.  Return (their end, True), or the position
+    of a damaged one and False."""
     unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
     values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
@@ -553,7 +555,8 @@ _LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
 
 
 def _compiled(kernels: Kernels, layout: Layout, data: Bytes, check_crcs: bool) -> _Found | None:
-    """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
+    """Return the columns from compiled kernels; None for offsets beyond int64, which only damage causes: pure Python
+    handles them."""
     if not all(-_FAR < segment.shift < _FAR for segment in layout.segments):
         return None
     rows = [_row(segment) for segment in layout.segments]
@@ -562,7 +565,7 @@ def _compiled(kernels: Kernels, layout: Layout, data: Bytes, check_crcs: bool) -
 
 
 def _row(segment: Segment) -> tuple[int, ...]:
-    """A segment as kernels.py has it."""
+    """Return a segment as a row for the kernels."""
     stamp, pinned = segment.appended_ms, segment.pinned
     return (
         segment.begin,
@@ -581,7 +584,7 @@ def _row(segment: Segment) -> tuple[int, ...]:
 
 
 def _damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> CorruptMessage:
-    """What is wrong with the entry at `at`, in the words of messages()."""
+    """Return what is wrong with the entry at `at`, in the words of messages()."""
     found = _entry_damage(data, segment, at, check_crcs)
     return found if segment.wrapper_at is None else within(found, segment.wrapper_at)
 
@@ -600,4 +603,4 @@ def _entry_damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> C
         if key_size < 0 or value_at > after:
             return CorruptMessage(f"a key of {key_size} bytes does not fit", position, offset)
         (value_size,) = _INT32.unpack_from(data, value_at - 4)
-    return CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", position, offset)
+    return CorruptMessage(f"a value of {value_size} bytes, with {after - value_at} left", position, offset)

@@ -1,10 +1,10 @@
-"""The loops over plain entries of formats v0 and v1 as they are compiled: see kafkawire.formats.compiled.
+"""Compiled loops over plain entries of formats v0 and v1: see kafkawire.formats.compiled.
 
     segments    one row each: begin, end, magic, start, shift, stamped (0|1), appended_ms, is pinned (0|1), pinned
-    out         offsets, key_at, key_size, value_at, value_size, and where any segment has format v1 timestamps and
+    out         offsets, key_at, key_size, value_at, value_size, and if any segment has format v1 timestamps and
                 their types: rows as long as there can be messages
 
-They return how many messages they found and where they stopped; the pure form reads that entry again to say why.
+They return the number of messages and where they stopped; pure Python reads that entry again to say why.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from kafkawire.formats.checksums import loader
 
-DONE, DAMAGED, TOO_LARGE = range(3)  # TOO_LARGE: an offset that int64 may not hold once it is shifted
+DONE, DAMAGED, TOO_LARGE = range(3)  # TOO_LARGE: an offset that may exceed int64 after its shift
 UNTIMED, TIMED = 5, 7  # columns
 FIELDS = 9
 _FAR = np.int64(1 << 62)
@@ -23,11 +23,11 @@ _FAR = np.int64(1 << 62)
 _i32 = loader(32, True)
 _i64 = loader(64, True)
 _kind = loader(16, True)  # magic and attributes
-crc: Any = None  # the compiled checksum: what index() calls
+crc: Any = None  # the compiled checksum that index() calls
 
 
 def index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[int, int, int, int]:
-    """(messages found, outcome, segment and position where it stopped)."""
+    """Fill out, and return (messages found, outcome, segment and position where it stopped)."""
     n = 0
     timed = out.shape[0] == TIMED
     for s in range(segments.shape[0]):
@@ -70,9 +70,9 @@ def index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[
 
 
 def hop(data: Any, at: Any, kind: int, least: int, last: int, ascending: bool) -> tuple[int, int, int]:
-    """(where complete entries of one kind end, how many, offset of the last): the inner loop of scanning.scan.
+    """Return (end of complete entries of one kind, their number, offset of the last): the inner loop of scanning.scan.
 
-    ascending: they end, too, where an offset is not larger than that of the entry before, the first not than last.
+    ascending: stop also where an offset is not larger than the previous one, which is `last` for the first entry.
     """
     total = data.shape[0]
     entries = 0
@@ -89,8 +89,7 @@ def hop(data: Any, at: Any, kind: int, least: int, last: int, ascending: bool) -
             break
         entries += 1
         if size == before:
-            # Where two are of one size the next ones may be: eight are looked at together, and what they wait for, a
-            # piece of memory each, is on its way at the same time.
+            # Two entries of one size make more likely: read eight together, so that their memory accesses overlap.
             step = end - at
             while end + 8 * step <= total:
                 same = True

@@ -1,13 +1,14 @@
-"""Message sets of formats v0 and v1 (Kafka 0.8 to 0.10).  Knows bytes; knows no socket, no cluster, no offset store.
+"""Message sets of formats v0 and v1 (Kafka 0.8 to 0.10).  Works on bytes alone: no socket, no cluster, no offset store.
 
     entry = offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  [timestamp:int64 in v1]  key  value
             size counts all that follows it; crc covers magic to the end of the entry
             attributes: bits 0-2 codec, bit 3 timestamp type (v1: 0 as created, 1 as appended)
             key and value: length:int32 (-1 is null) and bytes
 
-A set has no count and may be cut anywhere: its last entry is then left for the next fetch.  An entry with a codec is a
-wrapper: its value, opened, is again a set of the same format, and its own offset is that of its last message.
-Inner offsets are absolute in v0; in v1 they are relative: the last of them stands for the wrapper's own offset.
+A set has no count and may be truncated anywhere: its last entry is then left for the next fetch.  An entry with a codec
+is a wrapper: its decompressed value is again a set of the same format, and its own offset is the offset of its last
+message. Inner offsets are absolute in v0; in v1 they are relative: the last of them stands for the wrapper's own
+offset.
 """
 
 from __future__ import annotations
@@ -60,27 +61,28 @@ def message_set(
     start: int,
     buffer: memoryview,
     high_watermark: int | None,
-    aborted: Sequence[tuple[int, int]] = (),  # never any here: transactions came with record batches
+    aborted: Sequence[tuple[int, int]] = (),  # always empty here: transactions came with record batches
 ) -> tuple[MessageSet, Scan]:
-    """The complete entries of a fetched buffer as a set, and the scan that found them.  Raises nothing."""
+    """Return the complete entries of a fetched buffer as a set, and the scan that found them.  Raises nothing."""
     found = scan(buffer, start)
     view = buffer[: found.end]
     return MessageSet(topic, partition, start, found.resume_at, view, high_watermark, found.runs, READER), found
 
 
 def next_border(data: Bytes, start: int = 0) -> int | None:
-    """LocalError: offsets count messages, so brokers look up where entries begin (interfaces.MessageFormats)."""
+    """Raise LocalError: offsets count messages, so brokers look up where entries begin (interfaces.MessageFormats)."""
     raise LocalError("Kafka 0.8 and later look up where an entry begins by its offset, not by its bytes")
 
 
 READER = SetReader(messages, index, pieces, cut, before, stamped)
 
 
-# ---- looking into entries that are to be sent ------------------------------------------------------------------
+# ---- inspect entries to be sent -----------------------------------------------------------------------------------
 
 
 def check(entries: Bytes) -> CorruptMessage | None:
-    """The first damage in complete entries: a wrong checksum, outer or inner, or bytes that make no entry."""
+    """Return the first damage in complete entries: a wrong checksum, outer or inner, or bytes that are not an entry;
+    None if there is none."""
     found = scan(entries, LOWEST)
     view = memoryview(entries)
     try:
@@ -93,7 +95,7 @@ def check(entries: Bytes) -> CorruptMessage | None:
     except CorruptMessage as exc:
         return exc
     if found.damage is None and found.end != len(entries):
-        return CorruptMessage(f"cut {len(entries) - found.end} bytes after its beginning", found.end)
+        return CorruptMessage(f"truncated {len(entries) - found.end} bytes after its beginning", found.end)
     return found.damage
 
 
@@ -108,10 +110,11 @@ def _check_crcs(view: memoryview, run: Run) -> None:
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
-    """A part as two, cut near the middle of its bytes, or behind its `first` messages; [part] where it is a single one.
+    """Return a part as two, split near the middle of its bytes or after its `first` messages; [part] for a single
+    message.
 
-    A wrapper is opened and both halves are compressed again with its codec.  Where the part has a resume_at the first
-    half gets its own last offset + 1.  Raises CorruptMessage for a wrapper that cannot be opened.
+    A wrapper is decompressed, and both halves are compressed again with its codec.  If the part has a resume_at, the
+    first half gets its own last offset + 1.  Raises CorruptMessage for a wrapper that cannot be decompressed.
     """
     return _split_wrapper(part, first) if part.codec else _split_plain(part, first)
 
@@ -155,7 +158,7 @@ def _split_wrapper(part: Part, first: int | None) -> list[Part]:
 
 def _rewrapped(part: Part, inner: list[Message], resume_at: int | None) -> Part:
     rows: list[Row] = [(m.offset, m.key, m.value, m.timestamp_ms) for m in inner]
-    # Gaps stay gaps: counted from 0 by one, a second split would take a message for one before it.
+    # Keep gaps: if offsets were counted from 0, a second split would give a message the offset of one before it.
     relative = [m.offset - inner[0].offset for m in inner]
     return replace(
         part,

@@ -1,9 +1,9 @@
-"""Messages of sets of formats v0 and v1, one by one.  The bytes of an entry are described in messages.py.
+"""Read messages of sets of formats v0 and v1 one by one. messages.py describes the bytes of an entry.
 
-One loop for each format, and one for neighbouring entries of one size (uniform.py).  What is damaged is reported when
-the reader gets there: everything before it has been yielded.
+One loop for each format, and one for neighbouring entries of one size (uniform.py).  Damage is reported when the reader
+reaches it: everything before it has been yielded.
 
-A wrapper's value, opened, is again a set of the same format: complete entries only, wrappers among them to a fixed
+A wrapper's decompressed value is again a set of the same format: complete entries only, with nested wrappers to a fixed
 depth.
 """
 
@@ -30,7 +30,7 @@ _CRC_FROM = 16
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A compressed entry's own fields, and its value still compressed."""
+    """Fields of a compressed entry, with its value still compressed."""
 
     offset: int
     crc: int
@@ -45,12 +45,12 @@ class Wrapper:
 
     @property
     def appended_ms(self) -> int | None:
-        """The broker's time for every message in it, where the broker stamped it."""
+        """Return the broker's timestamp for every message in it, if the broker set it."""
         return self.timestamp if self.magic and self.attributes & LOG_APPEND_TIME else None
 
 
 def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True) -> Wrapper:
-    """The compressed entry at begin.  Raises CorruptMessage; a key is legal there, and of no use."""
+    """Read the compressed entry at begin.  Raises CorruptMessage.  A key is legal there and ignored."""
     view = memoryview(buffer)
     offset, _, crc, magic, attributes, key_size, value_size = _WRAPPER_V0.unpack_from(view, begin)
     timestamp = None
@@ -66,15 +66,14 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True) -> Wra
             raise CorruptMessage(f"a key of {key_size} bytes does not fit", begin, offset)
         (value_size,) = _INT32.unpack_from(view, value_at - 4)
     if value_size < 0 or value_at + value_size != end:
-        raise CorruptMessage(f"a compressed value of {value_size} bytes where {end - value_at} are", begin, offset)
+        raise CorruptMessage(f"a compressed value of {value_size} bytes, with {end - value_at} left", begin, offset)
     return Wrapper(offset, crc, magic, attributes, timestamp, view[value_at:end])
 
 
 def opened(outer: Wrapper, depth: int, budget: OpenBudget) -> tuple[Bytes, Scan]:
-    """A wrapper's value decompressed, and its entries found: all complete, all of the wrapper's format.
+    """Decompress a wrapper's value and find its entries: all complete, all of the wrapper's format.
 
-    Raises CorruptMessage with a position in the opened bytes,
-    or RemoteError for what does not decompress.
+    Raises CorruptMessage with a position in the decompressed bytes, or RemoteError if it cannot be decompressed.
     """
     if depth > MAX_DEPTH:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0, outer.offset)
@@ -85,26 +84,27 @@ def opened(outer: Wrapper, depth: int, budget: OpenBudget) -> tuple[Bytes, Scan]
     if found.damage:
         raise found.damage
     if found.end != len(data):
-        raise CorruptMessage(f"cut {len(data) - found.end} bytes after its beginning", found.end)
+        raise CorruptMessage(f"truncated {len(data) - found.end} bytes after its beginning", found.end)
     for run in found.runs:
         if run.magic != outer.magic:
             raise UnknownMagic(f"format v{run.magic} in a wrapper of format v{outer.magic}", run.begin)
     return data, found
 
 
-# What a plain entry is read by: no more fields than are needed, each costs.
-_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length where the key is null
-_V1 = struct.Struct(">qiIxBqii")  # the same with attributes and a timestamp before the key length
+# Structs to read a plain entry, with no more fields than needed: each costs time.
+_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length if the key is null
+_V1 = struct.Struct(">qiIxBqii")  # as _V0, with attributes and timestamp before the key length
 _ENTRY = struct.Struct(">qi")
 CRC_FROM = 16
 _SMALLEST = ENTRY_OVERHEAD[0]
 
 
 def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
-    """The messages of a set from its start on, lazily, inner ones included; what is before start is not even checked.
+    """Yield the messages of a set from its start, lazily, including those in wrappers; entries before start are not
+    checked.
 
-    limit bounds the bytes one wrapper opens to.  Raises CorruptMessage (UnknownMagic), whose position is a byte of the
-    set's buffer, when it gets to the damage: everything before it has been yielded.
+    limit: maximum decompressed bytes of one wrapper.  Raises CorruptMessage (UnknownMagic), whose position is a byte of
+    the set's buffer, when it reaches the damage; everything before it has been yielded.
     """
     walk = Walk(message_set.topic, message_set.partition, message_set.start, check_crcs, limit)
     for run in message_set.runs:
@@ -113,7 +113,7 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
         else:
             at, most = run.begin, PIECE_BYTES
             while at < run.end:
-                # Slices of bytes cost half of those of a view, and a piece of them stays in the processor's cache.
+                # Slicing bytes costs half of slicing a view, and a piece of them stays in the processor's cache.
                 data = bytes(message_set.buffer[at : min(at + most, run.end)])
                 read = yield from _PLAIN[run.magic](walk, data, 0, len(data), at, 0, None)
                 at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + _ENTRY.unpack_from(data)[1]
@@ -122,14 +122,15 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
 def _plain_v0(
     walk: Walk, data: bytes, at: int, end: int, base: int, shift: int, appended_ms: int | None
 ) -> Generator[Message, None, int]:
-    """Plain entries of format v0.  base: what to add to a position in errors; shift: what to add to offsets.
+    """Yield plain entries of format v0. base: added to positions in errors; shift: added to offsets.
 
-    Returns the end of the last complete entry.  No calls and no further generators for a message: each costs a tenth.
+    Returns the end of the last complete entry.  There are no calls and no nested generators per message, since each
+    costs a tenth.
     """
     topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
     unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
-    crc_from, log_overhead, new = CRC_FROM, LOG_OVERHEAD, object.__new__  # locals are quicker than globals
-    one_by_one = at  # up to here they are not alike
+    crc_from, log_overhead, new = CRC_FROM, LOG_OVERHEAD, object.__new__  # locals are faster than globals
+    one_by_one = at  # entries before this position have different shapes
     key: bytes | None
     value: bytes | None
     while at + _SMALLEST <= end:
@@ -140,7 +141,7 @@ def _plain_v0(
                 for offset, key, value in rows(data, same):
                     offset += shift
                     if offset >= start:
-                        message = new(Message)  # made() without a call
+                        message = new(Message)  # made() inlined
                         message.topic = topic
                         message.partition = partition
                         message.offset = offset
@@ -151,7 +152,7 @@ def _plain_v0(
                         yield message
                 at = one_by_one = same.end
                 continue
-            one_by_one = at + AGAIN if same is None else same.end  # what is damaged there is found one by one
+            one_by_one = at + AGAIN if same is None else same.end  # damage in there is found one by one
         offset, size, crc, key_size, value_size = unpack(data, at)
         offset += shift
         after = at + log_overhead + size
@@ -176,7 +177,7 @@ def _plain_v0(
         elif value_size == -1 and value_at == after:
             value = None
         else:
-            raise CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", base + at, offset)
+            raise CorruptMessage(f"a value of {value_size} bytes, with {after - value_at} left", base + at, offset)
         yield made(topic, partition, offset, key, value, None, None, offset + 1)
         at = after
     return at
@@ -185,7 +186,8 @@ def _plain_v0(
 def _plain_v1(
     walk: Walk, data: bytes, at: int, end: int, base: int, shift: int, appended_ms: int | None
 ) -> Generator[Message, None, int]:
-    """Plain entries of format v1.  appended_ms: the time of a wrapper that was stamped by its broker, for all in it."""
+    """Yield plain entries of format v1. appended_ms: timestamp of a wrapper that its broker set, for all messages in
+    it."""
     topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
     unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
     crc_from, log_overhead = CRC_FROM, LOG_OVERHEAD
@@ -214,7 +216,7 @@ def _plain_v1(
         elif value_size == -1 and value_at == after:
             value = None
         else:
-            raise CorruptMessage(f"a value of {value_size} bytes where {after - value_at} are", base + at, offset)
+            raise CorruptMessage(f"a value of {value_size} bytes, with {after - value_at} left", base + at, offset)
         stamped = (attributes & LOG_APPEND_TIME) >> 3
         if appended_ms is not None:
             timestamp, stamped = appended_ms, 1
@@ -236,7 +238,7 @@ def bad_crc(data: bytes, at: int, after: int, base: int, offset: int, stored: in
 
 
 def opened_messages(walk: Walk, buffer: Bytes, run: Run, budget: OpenBudget | None = None) -> Iterator[Message]:
-    """The messages of a top-level wrapper; any damage within is reported at the wrapper's own position."""
+    """Yield the messages of a top-level wrapper; any damage inside is reported at the wrapper's own position."""
     outer = wrapper(buffer, run.begin, run.end, walk.check_crcs)
     try:
         yield from _inside(walk, outer, outer.offset, 1, budget or OpenBudget(walk.limit))
@@ -248,10 +250,10 @@ def opened_messages(walk: Walk, buffer: Bytes, run: Run, budget: OpenBudget | No
 
 
 def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, budget: OpenBudget) -> Iterator[Message]:
-    """What a wrapper holds.  offset: its absolute one; budget: of all depths."""
+    """Yield the content of a wrapper. offset: the wrapper's absolute offset; budget: of all depths."""
     view, found = opened(outer, depth, budget)
-    data = bytes(view)  # slices of bytes cost half of those of a view
-    del view  # or there are two of it until the last message
+    data = bytes(view)  # slicing bytes costs half of slicing a view
+    del view  # otherwise both copies stay in memory until the last message
     if not found.runs:
         return
     shift = shift_of(outer, found, offset, depth)
@@ -267,10 +269,11 @@ def _inside(walk: Walk, outer: Wrapper, offset: int, depth: int, budget: OpenBud
 
 
 def shift_of(outer: Wrapper, found: Scan, offset: int, depth: int) -> int | None:
-    """What to add to the offsets in a wrapper, whose own absolute one is given; None: the broker did not number them.
+    """Return the number to add to the offsets in a wrapper with absolute offset `offset`; None if the broker did not
+    number them.
 
-    Brokers number what a top-level wrapper holds, up to the wrapper's own offset.  Raises CorruptMessage where they are
-    others: to go on behind such an offset would jump over messages, or come back to them for ever.
+    Brokers number the content of a top-level wrapper up to the wrapper's own offset.  Raises CorruptMessage for other
+    offsets: resuming after them would skip messages or repeat them forever.
     """
     last = found.resume_at - 1
     shift = offset - last if outer.magic else 0
@@ -285,7 +288,7 @@ def shift_of(outer: Wrapper, found: Scan, offset: int, depth: int) -> int | None
 def _at_one_offset(
     walk: Walk, outer: Wrapper, data: bytes, found: Scan, offset: int, depth: int, budget: OpenBudget
 ) -> Iterator[Message]:
-    """A nested wrapper of v0 as 0.9 stores it: the broker numbered the wrapper and not what is in it.
+    """Yield the messages of a nested v0 wrapper as 0.9 stores it: the broker numbered the wrapper but not its content.
 
     All its messages get the wrapper's offset, and only the last moves the position past it: nothing is lost, and a
     restart in the middle repeats.
@@ -300,7 +303,7 @@ def _at_one_offset(
             held = replace(message, offset=offset, resume_at=offset)
     except RemoteError:
         if held is not None:
-            yield held  # it is before the damage, and not known to be the last
+            yield held  # it precedes the damage, and may not be the last
         raise
     if held is not None:
         yield replace(held, resume_at=offset + 1)
@@ -309,7 +312,7 @@ def _at_one_offset(
 def _unnumbered(
     walk: Walk, outer: Wrapper, data: bytes, found: Scan, depth: int, budget: OpenBudget
 ) -> Iterator[Message]:
-    """What such a wrapper holds, with the offsets its producer gave."""
+    """Yield the messages of such a nested wrapper with the offsets that its producer set."""
     for run in found.runs:
         if run.codec:
             nested = wrapper(data, run.begin, run.end, walk.check_crcs)

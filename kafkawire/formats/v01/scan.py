@@ -1,9 +1,10 @@
-"""Entries of formats v0 and v1 found by their sizes: which are complete and how they travel; cut, counted.  Opens none.
+"""Scanner of entries of formats v0 and v1 by their sizes: finds complete ones, cuts runs and counts entries, without
+decompressing any.
 
     entry = offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  ...
             size counts all that follows it; attributes: bits 0-2 codec, bit 3 timestamp type
 
-A set has no count and may be cut anywhere: its last entry is then left for the next fetch.
+A set has no count and may be truncated anywhere: its last entry is then left for the next fetch.
 """
 
 from __future__ import annotations
@@ -21,48 +22,48 @@ from kafkawire.model import Entry, Run
 from kafkawire.model import Scan as Scan
 from kafkawire.primitives import Bytes
 
-LOG_OVERHEAD = 12  # offset and size: what stands in front of the bytes that size counts
+LOG_OVERHEAD = 12  # offset and size: the bytes before those that size counts
 ENTRY_OVERHEAD = {0: 26, 1: 34}  # bytes of an entry besides key and value, by format
-LOWEST = -(1 << 63)  # as a start: everything is wanted
+LOWEST = -(1 << 63)  # as a start: every entry is wanted
 CODEC = 0x07
 LOG_APPEND_TIME = 0x08
 
 HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
 _START = struct.Struct(">qi")  # offset, size
-_WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
-_PIECE = 128 << 10  # bytes looked at at once: they stay in the processor's cache
-_SPARSE = 512  # bytes of an entry: from here on only the little that is looked at gets into the cache
-AGAIN = 8 * _WORTH  # bytes until the next try where neighbours were not alike
-MANY_ALIKE = 32  # neighbours that are alike: for fewer a look at each costs less than what finds them
+_WORTH = 4096  # bytes; for fewer, calling the faster loops costs more than it saves
+_PIECE = 128 << 10  # bytes read at once, so that they stay in the processor's cache
+_SPARSE = 512  # bytes of an entry; above it only the bytes that are read get into the cache
+AGAIN = 8 * _WORTH  # bytes until the next try if adjacent entries have different shapes
+MANY_ALIKE = 32  # adjacent entries of one shape; for fewer, reading one by one is cheaper than detecting them
 _SMALLEST = ENTRY_OVERHEAD[0]
-_LOW_BYTES = bytes(range(256)) * 272  # the two lowest bytes of 0, 1, 2 .. as columns: more than a piece holds entries
+_LOW_BYTES = bytes(range(256)) * 272  # the two lowest bytes of 0, 1, 2 .. as columns, for more entries than a piece has
 _HIGH_BYTES = b"".join(bytes((n & 0xFF,)) * 256 for n in range(272))
 LEAST = (ENTRY_OVERHEAD[0] - LOG_OVERHEAD, ENTRY_OVERHEAD[1] - LOG_OVERHEAD)  # the smallest size field, by format
 
 
 def scan(buffer: Bytes, start: int) -> Scan:
-    """Find the complete entries of a set fetched at offset start, without opening or checking any of them.
+    """Find the complete entries of a set fetched at offset start, without decompressing or checking any of them.
 
-    Entries that end before start are hopped over and are in no run, and so are those that a broker sends twice: brokers
-    that convert down begin a set with the first batch behind a control batch, and then begin it again.  Such an entry
-    has an offset below what was reached, and the bytes of the one that stood there the first time; any other that goes
-    back has a damaged offset, which no checksum covers, and is delivered.  A cut last entry is no damage; nor is the
-    padding behind sets that such brokers convert, which reads as offset -1 with a size larger than what is left.
+    Entries that end before start are skipped and in no run.  So are entries that a broker sends twice: brokers that
+    down-convert begin a set with the first batch after a control batch, and then begin it again.  Such an entry has an
+    offset below the one reached, and the same bytes as before; any other entry with a lower offset has a damaged
+    offset, which no checksum covers, and is delivered.  A truncated last entry is not damage; nor is the padding after
+    down-converted sets, which reads as offset -1 with a size larger than what is left.
     """
     unpack, total, inside = HEAD.unpack_from, len(buffer), start == LOWEST
     first = begin = at = _first_wanted(buffer, start)
     runs: list[Run] = []
     last = start - 1
-    plain = -1  # magic and attributes of the run we are in; -1: in none
+    plain = -1  # magic and attributes of the current run; -1: no run
     least = entries = 0
-    twin = -1  # behind the entry that was repeated last; -1: none was
+    twin = -1  # end of the entry that was repeated last; -1: none
     ascends, damage = True, None
     quick = ready()
     hop, worth, again = (_hop_inside if inside else hop_alike, MANY_ALIKE, 0) if quick is None else (quick.hop, 1, 0)
     while at + _SMALLEST <= total:
         offset, size, kind = unpack(buffer, at)
         end = at + LOG_OVERHEAD + size
-        if kind == plain and least <= size and end <= total and offset > last:  # the way of nearly all entries
+        if kind == plain and least <= size and end <= total and offset > last:  # nearly all entries take this branch
             entries += 1
             last = offset
             at = end
@@ -110,22 +111,22 @@ def scan(buffer: Bytes, start: int) -> Scan:
 def hop_alike(
     buffer: Bytes, at: int, kind: int, least: int, last: int | None = None, exact: bool = False
 ) -> tuple[int, int, int]:
-    """Past entries of one kind that are all of one size; none of fewer than eight.  Else as Kernels.hop.
+    """Skip entries of one kind and one size, if there are at least eight; parameters and result as in Kernels.hop.
 
-    exact: offsets ascend in all of their bytes.  Otherwise the two lowest tell: enough to find what a broker repeats,
-    and a fifth of the work.
+    exact: compare whole offsets.  Otherwise only the two lowest bytes are compared, a fifth of the work, and enough to
+    find entries that a broker repeats.
     """
     entries = reached = 0
-    most = 2 * MANY_ALIKE  # at first: a copy of all that follows would be wasted where sizes change soon
+    most = 2 * MANY_ALIKE  # at first: copying everything would be wasted if sizes change soon
     while at + _SMALLEST <= len(buffer):
         _, size, first = HEAD.unpack_from(buffer, at)
         step = LOG_OVERHEAD + size
         if buffer[at + step + 8 : at + step + 12] != buffer[at + 8 : at + 12]:
-            break  # the usual answer where sizes differ
+            break  # the usual result if sizes differ
         whole = _PIECE if step < _SPARSE else 4 * _PIECE
         piece, begin, room = buffer, at, min(most * step, whole, len(buffer) - at) if step > 0 else 0
         if step < _SPARSE and isinstance(buffer, memoryview):
-            # Picking from bytes is quicker than from a view by more than the copy costs.
+            # Copying to bytes costs less than slicing a view does.
             piece, begin = bytes(buffer[at : at + room]), 0
         count = room // step if first == kind and size >= least else 0
         count = alike(piece, begin, step, count, (8, 9, 10, 11, 16, 17)) if count >= FEW else 0
@@ -142,11 +143,11 @@ def hop_alike(
     return at, entries, reached
 
 
-_hop_inside = partial(hop_alike, exact=True)  # what is in a wrapper is numbered by its offsets
+_hop_inside = partial(hop_alike, exact=True)  # offsets in a wrapper are its numbering
 
 
 def _ascending(data: Bytes, at: int, step: int, count: int, last: int, exact: bool) -> int:
-    """How many of `count` entries of `step` bytes have offsets that ascend from `last` on."""
+    """Return how many of `count` entries of `step` bytes have offsets that ascend from `last`."""
     first = _START.unpack_from(data, at)[0]
     if first <= last:
         return 0
@@ -156,7 +157,7 @@ def _ascending(data: Bytes, at: int, step: int, count: int, last: int, exact: bo
         and bytes(data[at + 7 : end : step]) == _LOW_BYTES[low : low + count]
         and bytes(data[at + 6 : end : step]) == _HIGH_BYTES[low : low + count]
         and not (exact and any(bytes(data[at + n : end : step]).count(data[at + n]) < count for n in range(6)))
-    )  # one after the other, which two columns of bytes tell: a batch that is repeated has fewer than 65536 messages
+    )  # consecutive; two columns of bytes suffice: a repeated batch has fewer than 65536 messages
     if consecutive:
         return count
     found = column(f"q{step - 8}x", memoryview(data)[at:end])
@@ -164,7 +165,7 @@ def _ascending(data: Bytes, at: int, step: int, count: int, last: int, exact: bo
 
 
 def _first_wanted(buffer: Bytes, start: int) -> int:
-    """Where the first entry stands that does not end before start."""
+    """Return the position of the first entry that does not end before start."""
     at = 0
     while at + _SMALLEST <= len(buffer):
         offset, size, kind = HEAD.unpack_from(buffer, at)
@@ -176,7 +177,8 @@ def _first_wanted(buffer: Bytes, start: int) -> int:
 
 
 def _damage(at: int, offset: int, size: int, magic: int, cut: bool) -> CorruptMessage | None:
-    """What is wrong with an entry as far as its first bytes tell; one that is cut is judged when it comes whole."""
+    """Return what is wrong with an entry, judged by its first bytes; a truncated one is judged when it is fetched
+    whole."""
     if size < LEAST[0]:
         return CorruptMessage(f"impossible size {size}, the smallest is {LEAST[0]}", at, offset)
     if cut:
@@ -189,7 +191,7 @@ def _damage(at: int, offset: int, size: int, magic: int, cut: bool) -> CorruptMe
 
 
 def _short_tail(buffer: Bytes, at: int) -> CorruptMessage | None:
-    """The same for a tail too short for the smallest entry."""
+    """Return what is wrong with a tail that is too short for the smallest entry."""
     if len(buffer) - at < LOG_OVERHEAD:
         return None
     offset, size = _START.unpack_from(buffer, at)
@@ -197,8 +199,8 @@ def _short_tail(buffer: Bytes, at: int) -> CorruptMessage | None:
 
 
 def _is_padding(buffer: Bytes, at: int) -> bool:
-    """Whether a broker that converts down filled up what it had said it would send: an offset of -1, and a size larger
-    than what is left.  A last few bytes of it hold less than the size."""
+    """True for the padding of a broker that down-converts: offset -1 and a size larger than what is left.  The padding
+    may be too short for its size field."""
     left = len(buffer) - at
     if not left or bytes(buffer[at : at + 8]) != b"\xff" * min(8, left):
         return False
@@ -217,7 +219,7 @@ _ATTRIBUTES = 17
 
 
 def count(entries: Bytes) -> int:
-    """How many there are in complete plain ones."""
+    """Return the number of complete plain entries."""
     found = at = 0
     while at < len(entries):
         at += LOG_OVERHEAD + _START.unpack_from(entries, at)[1]
@@ -226,7 +228,7 @@ def count(entries: Bytes) -> int:
 
 
 def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
-    """A run as runs of at most limit bytes, in order; an entry that is larger by itself goes alone."""
+    """Yield a run as runs of at most limit bytes, in order; a larger entry is yielded alone."""
     if run.codec:
         yield run
         return
@@ -243,7 +245,7 @@ def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
 
 
 def before(buffer: Bytes, run: Run, until: int) -> Run | None:
-    """The plain entries of a run that stand before position `until`, as a run; None: there are none."""
+    """Return the plain entries of a run before position `until` as a run; None if there are none."""
     at, entries = run.begin, 0
     while at < run.end:
         offset, size = _START.unpack_from(buffer, at)
@@ -254,7 +256,8 @@ def before(buffer: Bytes, run: Run, until: int) -> Run | None:
 
 
 def stamped(buffer: Bytes, run: Run) -> bool:
-    """Whether a broker set the timestamp of any of them (LogAppendTime): such entries no broker takes back."""
+    """True if a broker set the timestamp of any entry (LogAppendTime): no broker accepts such entries from a
+    producer."""
     at = run.begin if run.magic else run.end
     while at < run.end:
         if buffer[at + _ATTRIBUTES] & LOG_APPEND_TIME:
@@ -264,9 +267,10 @@ def stamped(buffer: Bytes, run: Run) -> bool:
 
 
 def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
-    """The entry that begins at byte `begin`; None: where it ends is unknown, since its size leads to no other.
+    """Return the entry at byte `begin`; None if its end is unknown, because no entry follows at the end that its size
+    gives.
 
-    position is not needed here: an entry of 0.8 and later has its offset in it.
+    position is not used: an entry of 0.8 and later contains its offset.
     """
     if len(buffer) - begin < _ENTRY.size:
         return None
@@ -282,7 +286,7 @@ def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
 
 
 def behind(buffer: Bytes, begin: int, position: int) -> int | None:
-    """The offset behind an entry whose head stands at byte `begin`; None: not even that is there."""
+    """Return the offset after the entry whose header is at byte `begin`; None if the header is incomplete."""
     if len(buffer) - begin < LOG_OVERHEAD:
         return None
     offset, _ = _START.unpack_from(buffer, begin)
@@ -290,10 +294,11 @@ def behind(buffer: Bytes, begin: int, position: int) -> int | None:
 
 
 def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
-    """A first entry that says it is larger than all that the broker has, though more was asked for.
+    """Return the damage of a first entry that declares more bytes than the broker has, though more were requested; else
+    None.
 
-    A broker of 0.8 and later gives what is asked for, or all up to the end of a segment, and no entry goes on in the
-    next one.  Not so the padding of newer brokers, which has offset -1.
+    A broker of 0.8 and later returns the requested bytes, or all up to the end of a segment, and no entry continues in
+    the next segment.  The padding of newer brokers, with offset -1, is an exception.
     """
     left = len(buffer) - scan.end
     if scan.runs or scan.damage or left < LOG_OVERHEAD or len(buffer) >= asked:
@@ -301,5 +306,5 @@ def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMe
     offset, size = _START.unpack_from(buffer, scan.end)
     if offset < position:
         return None
-    text = f"it says {LOG_OVERHEAD + size} bytes, and the log ends after {left}"
+    text = f"it declares {LOG_OVERHEAD + size} bytes, and the log ends after {left}"
     return CorruptMessage(text, scan.end, offset)

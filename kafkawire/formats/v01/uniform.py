@@ -1,10 +1,10 @@
-"""Neighbouring entries of one size and one layout, read by a few calls for all of them: what many topics hold.
+"""Reader of adjacent entries of one size and one layout, which many topics have, by a few calls for all of them.
 
     entry = offset:int64  size:int32  crc:uint32  magic:int8  attributes:int8  [timestamp:int64 in v1]  key  value
             size counts all that follows it; key and value: length:int32 (-1 is null) and bytes
 
-Two entries are alike when size, magic, attributes and the lengths of key and value are the same: then everything
-stands at the same places, and struct reads a thousand of them without a line of Python for each.
+Two entries have one shape if size, magic, attributes and the lengths of key and value are equal: then all fields are at
+the same positions, and struct reads a thousand of them without a line of Python for each.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _INT32 = struct.Struct(">i")
 _KIND = (8, 9, 10, 11, 16, 17)  # bytes of size, magic and attributes
 _CRC_AT = 12
 _LOWER = range(4, 8)  # bytes of an offset
-_MANY = 32  # entries: for less it is quicker to look at each checksum
+_MANY = 32  # entries; for fewer it is faster to check them one by one
 
 
 def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
-    """The entries from begin on that are alike; None: too few to be worth it, or what stands there makes no sense."""
+    """Return the shape of the entries that begin at `begin`; None if too few have one shape, or the bytes are not
+    entries."""
     if end - begin < ENTRY_OVERHEAD[0] * FEW:
         return None
     _, size, _ = HEAD.unpack_from(data, begin)
@@ -39,7 +40,7 @@ def find(data: bytes, begin: int, end: int, magic: int) -> Alike | None:
 
 
 def all_alike(data: bytes, step: int, magic: int) -> Alike | None:
-    """Entries of `step` bytes that are all there is; None: they are not alike, or make no sense."""
+    """Return the shape of all entries, each of `step` bytes; None if they differ, or are not entries."""
     count = len(data) // step
     found = _like_the_first(data, 0, count, step, magic) if step >= ENTRY_OVERHEAD[magic] else None
     return found if found is not None and found.count == count else None
@@ -60,30 +61,30 @@ def _like_the_first(data: bytes, begin: int, count: int, step: int, magic: int) 
 
 
 def rows(data: bytes, found: Alike) -> Iterator[tuple[int, bytes, bytes]]:
-    """(offset, key, value) of each; empty for null."""
+    """Yield (offset, key, value) of each; empty for null."""
     key, value = max(0, found.key_size), max(0, found.value_size)
     return _struct(f">q{found.key_at - 8}x{key}s4x{value}s").iter_unpack(memoryview(data)[found.begin : found.end])
 
 
 def covered(data: bytes, found: Alike) -> Iterator[tuple[int, int, bytes]]:
-    """(offset, checksum, what it covers) of each."""
+    """Yield (offset, checksum, checksummed bytes) of each."""
     return _struct(f">q4xI{found.step - 16}s").iter_unpack(memoryview(data)[found.begin : found.end])
 
 
 def are_right(data: bytes, found: Alike) -> bool:
-    """Whether all their checksums are."""
+    """True if all their checksums are right."""
     if found.count >= _MANY:
         return columns.are_right(data, found.begin, found.step, found.count, _CRC_AT, _LOWER)
     return all(zlib.crc32(body) == crc for _, crc, body in covered(data, found))
 
 
 def offsets(data: bytes, found: Alike) -> list[int]:
-    """Their offsets."""
+    """Return their offsets."""
     return columns.column(f"q{found.step - 8}x", memoryview(data)[found.begin : found.end])
 
 
 def timestamps(data: bytes, found: Alike) -> list[int]:
-    """Theirs, of format v1."""
+    """Return their timestamps, of format v1."""
     return columns.column(f"18xq{found.step - 26}x", memoryview(data)[found.begin : found.end])
 
 

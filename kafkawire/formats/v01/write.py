@@ -1,4 +1,4 @@
-"""Messages to entries of formats v0 and v1, plain or in one wrapper.  The layout is that of messages.py."""
+"""Encode messages as entries of formats v0 and v1, plain or in one wrapper. messages.py describes the layout."""
 
 from __future__ import annotations
 
@@ -24,26 +24,25 @@ if TYPE_CHECKING:
 Blobs = Sequence[Bytes | None]
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 
-MANY = 64  # messages in lists: for fewer the compiled loop costs more than it saves
+MANY = 64  # messages in lists; for fewer, the compiled loop costs more than it saves
 
 _ENTRY = struct.Struct(">qiI")
-_HEAD_V0 = struct.Struct(">BBi")  # what the checksum covers: magic, attributes, key length, and then the rest
+_HEAD_V0 = struct.Struct(">BBi")  # the checksummed bytes up to the key length: magic, attributes, key length
 _HEAD_V1 = struct.Struct(">BBqi")
 _INT32 = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
-_ATTRIBUTES = 17  # where they stand in an entry
-_KEYLESS = struct.Struct(">qiI10s")  # an entry of v0 without key up to its value
+_ATTRIBUTES = 17  # position in an entry
+_KEYLESS = struct.Struct(">qiI10s")  # a v0 entry without a key, up to its value
 
 
 def encode(
     messages: Iterable[Row], codec: int = 0, magic: int = 0, headers: Sequence[Bytes | None] | None = None
 ) -> bytes:
-    """Messages as plain entries, or as one wrapper around them; b"" for no messages.
+    """Encode messages as plain entries, or as one wrapper around them; b"" for no messages.
 
-    Inner offsets are as given in v0 and count from 0 by one in v1 (a broker recompresses anything else), where offsets
-    with gaps are lost therefore.  The wrapper's offset is the last one given, its timestamp the largest.  Timestamps
-    None and below 0 are -1 in v1; v0 has none.  LocalError for a format or codec there is not,
-    for headers, and for an entry over 2 GiB.
+    Inner offsets are as given in v0 and count from 0 by one in v1 (a broker recompresses anything else), so gaps are
+    lost there.  The wrapper's offset is the last one given, its timestamp the largest.  Timestamps None and below 0 are
+    -1 in v1; v0 has none.  Raises LocalError for an unknown format or codec, for headers, and for an entry over 2 GiB.
     """
     refuse(headers, magic)
     if not codec:
@@ -60,7 +59,7 @@ def encode_lists(
     codec: int = 0,
     magic: int = 0,
 ) -> Encoded:
-    """The same of messages that are given as lists of equal length, numbered from 0 on.
+    """Encode messages given as lists of equal length, with offsets starting at 0.
 
     timestamps_ms, headers: None: no message has any.
     """
@@ -76,7 +75,7 @@ def encode_lists_by(
     codec: int = 0,
     magic: int = 0,
 ) -> Encoded:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Encode messages given as lists with these kernels; None: in pure Python."""
     refuse(headers, magic)
     stamps = _stamps(timestamps_ms, magic)
     if kernels is None:
@@ -85,14 +84,14 @@ def encode_lists_by(
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
-    """The same of rows of columns.  Where they stand in entries of that format those are copied; plain ones keep their
-    offsets, since a broker gives them its own."""
+    """Encode rows of columns.  Entries already in this format are copied; plain ones keep their offsets, since a broker
+    assigns its own."""
     rows = sum(until - since for _, since, until in parts)
     return encode_columns_by(ready() if rows >= MANY else None, parts, codec, magic)
 
 
 def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: int = 0, magic: int = 0) -> Encoded:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Encode rows of columns with these kernels; None: in pure Python."""
     refuse(headers_of(parts), magic)
     rows = sum(until - since for _, since, until in parts)
     if magic not in (0, 1) or not rows:
@@ -103,9 +102,9 @@ def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: 
 
 
 def _plain(parts: Sequence[Stretch], magic: int, numbered: bool) -> tuple[bytes, int]:
-    """Rows as plain entries, and the largest timestamp; copied where they may be.
+    """Return rows as plain entries, and the largest timestamp; entries are copied if possible.
 
-    numbered: also those that are copied get numbers from 0 on as their offsets.
+    numbered: copied entries, too, get offsets starting at 0.
     """
     stamps = [stamp for part in parts for stamp in part.timestamps_ms()] if magic else []
     newest = max((-1 if stamp is None else stamp for stamp in stamps), default=-1)
@@ -125,8 +124,8 @@ def _plain(parts: Sequence[Stretch], magic: int, numbered: bool) -> tuple[bytes,
 
 
 def _copied(part: Stretch, magic: int) -> Sequence[Bytes | None]:
-    """The entries that rows stand in; None where one has to be written again, since its timestamp is the broker's or
-    none, or an attribute is set."""
+    """Return the entries that contain the rows; None for an entry that has to be encoded again, since its timestamp is
+    the broker's or missing, or an attribute is set."""
     columns, since, until = part
     if columns.entries is not None and not magic:
         return columns.entries.all[since:until]
@@ -153,13 +152,13 @@ def _first_numbers() -> list[bytes]:
 
 
 def _numbers(count: int) -> list[bytes]:
-    """So many offsets from 0 on."""
+    """Return `count` encoded offsets starting at 0."""
     known = _first_numbers()
     return known[:count] + [_OFFSET.pack(number) for number in range(len(known), count)]
 
 
 def _stamps(timestamps_ms: Sequence[int | None] | None, magic: int) -> Sequence[int] | None:
-    """Timestamps as format v1 has them; None: no message has one, or the format has none."""
+    """Return timestamps for format v1; None if no message has one, or the format has none."""
     if magic == 0 or timestamps_ms is None or timestamps_ms.count(None) == len(timestamps_ms):
         return None
     return [-1 if stamp is None or stamp < 0 else stamp for stamp in timestamps_ms]
@@ -171,7 +170,7 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
 
 
 def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> bytes:
-    """One wrapper; relative: the inner offsets where the format has relative ones (v1)."""
+    """Return one wrapper; relative: its inner offsets, if the format has relative ones (v1)."""
     if not rows:
         return b""
     inner = rows
@@ -182,13 +181,13 @@ def wrap(rows: list[Row], codec: int, magic: int, relative: Iterable[int]) -> by
 
 
 def _wrapped(plain: Bytes, codec: int, magic: int, behind: int, newest: int) -> bytes:
-    """Plain entries, of which the last has the offset before `behind`, in a wrapper."""
+    """Return plain entries in a wrapper; `behind` is the offset after the last one."""
     value = compression.compress(codec, plain, magic)
     return entries([(behind - 1, None, value, newest)], magic, codec)
 
 
 def entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:
-    """One entry each, all with these attributes.  LocalError as encode() has it."""
+    """Return one entry per row, all with these attributes.  Raises LocalError as encode() does."""
     if magic not in (0, 1):
         raise LocalError(f"message format v{magic} is not written here")
     if magic == 0 and not attributes:
@@ -207,7 +206,7 @@ def entries(rows: Iterable[Row], magic: int, attributes: int = 0) -> bytes:
 
 
 def _head(magic: int, attributes: int, key: Bytes | None, value: Bytes | None, stamp: int | None) -> bytes:
-    """An entry from its magic to its value's length."""
+    """Return an entry's bytes from its magic to its value's length."""
     key_size, key = (-1, b"") if key is None else (len(key), key)
     value_size = -1 if value is None else len(value)
     if magic == 0:
@@ -217,7 +216,8 @@ def _head(magic: int, attributes: int, key: Bytes | None, value: Bytes | None, s
 
 
 def _plain_v0(rows: Iterable[Row]) -> bytes:
-    """What a producer of 0.8 sends: mostly without key, and then a head is the same for all values of one length."""
+    """Return entries as a 0.8 producer sends them: mostly without a key, so that all values of one length have the same
+    header."""
     out: list[Bytes] = []
     heads: dict[int, tuple[int, int, bytes]] = {}  # by length of the value: size, checksum of the head, head
     crc32, pack, add = zlib.crc32, _KEYLESS.pack, out.append

@@ -1,11 +1,11 @@
-"""The loop that writes plain entries of formats v0 and v1 as it is compiled: see kafkawire.formats.compiled.
+"""Compiled loop that writes plain entries of formats v0 and v1: see kafkawire.formats.compiled.
 
-data                       what the places point into
-key_at, key_size ...       a row each; a size of -1 is null
-stamps, types              timestamps in ms, and 1 for those that a broker set; of length 0: no row has one
-kept                       the rows stand in plain entries of this format: an entry is copied with its checksum, unless
-                           its timestamp or its attributes have to change
-numbered                   entries that are copied get numbers as their offsets, like all others
+data                       bytes that the positions refer to
+key_at, key_size ...       one item per row; a size of -1 is null
+stamps, types              timestamps in ms, and 1 if a broker set it; length 0: no row has one
+kept                       the rows are in plain entries of this format: an entry is copied with its
+                           checksum, unless its timestamp or attributes have to change
+numbered                   copied entries get new offsets, like all others
 out                        as long as total() of the sizes and ENTRY_BYTES a row
 """
 
@@ -19,7 +19,7 @@ ENTRY_BYTES = 34  # of an entry besides key and value, at most
 
 put_i32 = storer(32)
 _put_i64 = storer(64)
-crc: Any = None  # the compiled checksum: what entries() calls
+crc: Any = None  # the compiled checksum that entries() calls
 
 
 def entries(
@@ -40,9 +40,9 @@ def entries(
     at: Any,
     table: Any,
 ) -> tuple[Any, Any]:
-    """Write the rows since..until from byte `at` on; (where they end, the largest timestamp).
+    """Write the rows since..until at byte `at`, and return (their end, the largest timestamp).
 
-    number: offset of the first of them, the others count on by one.
+    number: offset of the first row; the others follow it.
     """
     timed = stamps.shape[0] > 0
     newest = -1

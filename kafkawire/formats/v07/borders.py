@@ -1,10 +1,9 @@
-"""Where the next entry begins in bytes of a 0.7 log that begin inside one, or in a damaged one.
+"""Search for the next entry in bytes of a 0.7 log that begin inside an entry or in a damaged one.
 
-Nothing in a log of 0.7 says where its entries begin but the lengths that lead from one to the next.  Where such a
-length is lost, the entry that follows is found by its checksum: bytes are taken for one when their length, magic and
-codec make sense, their payload has the checksum they say, and so has what follows them (or the bytes end there).  What
-is taken for an entry all the same is one inside a payload that holds entries as they are: a message that is itself a
-set of 0.7, or a wrapper whose bytes could not be compressed.
+In a 0.7 log only the length of each entry leads to the next.  If a length is lost, the next entry is found by its
+checksum: bytes count as an entry if their length, magic and codec are valid, the checksum of their payload is right,
+and the same holds for the bytes after them (or the bytes end there).  Entries inside a payload may still be found by
+mistake: in a message that is itself a 0.7 set, or in a wrapper whose bytes could not be compressed.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import zlib
 from kafkawire.formats.v07.layout import CODEC, ENTRY_OVERHEAD, HEAD, HEADS, LOG_OVERHEAD, MAGIC_0, MAGIC_1, nonsense
 from kafkawire.primitives import Bytes
 
-LARGEST = (1 << 25) - 1  # an entry of 32 MB or more is not looked for
-CHECKED_BYTES = 256 << 20  # of payloads, before the search is given up: a quarter of a second
+LARGEST = (1 << 25) - 1  # larger entries are not searched for
+CHECKED_BYTES = 256 << 20  # limit on checksummed payload bytes per search: a quarter of a second
 _CANDIDATE = re.compile(rb"(?=[\x00\x01]...(?:\x00|\x01[\x00-\x02]))(?!\x00\x00\x00[\x00-\x04])", re.DOTALL)
 
 
 def next_border(data: Bytes, start: int = 0) -> int | None:
-    """The first byte from start on where an entry begins; None: none is certain."""
+    """Return the first byte at or after start where an entry begins; None if none is certain."""
     view, left = memoryview(data), CHECKED_BYTES
     for found in _CANDIDATE.finditer(view, start):
         at = found.start()
@@ -35,9 +34,9 @@ def next_border(data: Bytes, start: int = 0) -> int | None:
 
 
 def _believed(view: memoryview, at: int) -> tuple[bool, int]:
-    """Whether an entry begins there, and how many bytes had to be checked for it.
+    """Return whether an entry begins at `at`, and how many bytes were checked for it.
 
-    One entry whose payload is not empty, and nothing senseless behind it; or two.
+    That takes one entry with a payload and no invalid bytes after it, or two entries.
     """
     checked = proofs = 0
     while proofs < 2:
@@ -59,7 +58,7 @@ def _believed(view: memoryview, at: int) -> tuple[bool, int]:
 
 
 def _end(view: memoryview, at: int) -> int | None:
-    """Where the entry ends as its head says; None: its head makes no sense."""
+    """Return the end of the entry by its header; None if its header is invalid."""
     if len(view) - at < HEAD.size:
         return None
     length, magic, attributes = HEAD.unpack_from(view, at)

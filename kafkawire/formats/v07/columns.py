@@ -1,11 +1,10 @@
-"""Columns of a set of 0.7, without an object a message.  The bytes of an entry are described in messages.py.
+"""Columns of a 0.7 set, without one object per message. messages.py describes the bytes of an entry.
 
-First a layout: wrappers opened, and stretches of plain entries in the bytes they were laid into.  A layout opens
-everything and checks nothing but wrappers.  It ends where the first of them cannot be
-read on.  A set may be laid out a piece at a time, in whole top-level entries: the offset to commit behind a piece is
-always their border.
+First comes a layout: plain entries and the decompressed content of wrappers, side by side.  A layout decompresses
+everything and checks only wrappers.  It ends where the first wrapper cannot be read.  A set may be laid out in pieces
+of whole top-level entries: the offset to commit after a piece is always the end of such an entry.
 
-Then one pass over the segments of a layout.  It only says where damage is; read.py reads there again to say which.
+Then one pass over the segments of a layout.  It only finds where damage is; read.py reads there again to describe it.
 """
 
 from __future__ import annotations
@@ -38,22 +37,22 @@ class Segment:
     end: int
     magic: int
     entries: int
-    shift: int  # what to add to a byte of the joined pieces to get its position in the log
-    pinned: int | None  # the position all of them have: that of the top-level wrapper around them
-    behind: int  # what to take off a byte to get that of the bytes the entries came in
-    wrapper_at: int | None  # where that wrapper stands in the set
+    shift: int  # added to a byte of the joined pieces to get its offset in the log
+    pinned: int | None  # offset of all messages: that of the top-level wrapper around them
+    behind: int  # what to subtract from a byte to get the position in the original bytes
+    wrapper_at: int | None  # position of that wrapper in the set
 
 
 class Layout(common.Layout[Segment]):
-    """A layout of sets of 0.7."""
+    """Layout of 0.7 sets."""
 
     __slots__ = ()
 
 
 def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_bytes: int) -> Iterator[Layout]:
-    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+    """Yield a set in pieces of about most_bytes, at least one, each made when requested.  Nothing follows damage.
 
-    budget: of the first; a top-level wrapper that exceeds what is left of it begins the next piece.  Raises
+    budget: of the first piece; a top-level wrapper that exceeds the rest of it begins the next piece.  Raises
     LibraryMissing.
     """
     layout = Layout(message_set.start, budget)
@@ -64,7 +63,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
             before = len(layout.pieces), len(layout.segments), layout.size
             untouched = layout.budget.untouched
             layout.damage = _outermost(layout, message_set, run, check_crcs)
-            if layout.budget.exceeded and not untouched:  # what is open beside it may be what is too much
+            if layout.budget.exceeded and not untouched:  # the other entries of the piece may have used up the budget
                 layout.back_to(*before)
                 layout.full = True
                 yield layout
@@ -74,7 +73,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
                 yield layout
                 return
             layout.resume_at = run.resume_at
-            if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # rather half of it than a copy more
+            if 2 * layout.size >= most_bytes and number < len(message_set.runs):  # half a piece costs less than a copy
                 yield layout
                 layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             continue
@@ -90,8 +89,8 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
 
 
 def _wanted(message_set: MessageSet, run: Run) -> Run:
-    """A plain run without the entries that end at the set's start or before it."""
-    behind = message_set.start - (run.resume_at - run.end)  # the byte of the set that has the position start
+    """Return a plain run without the entries that end at or before the set's start."""
+    behind = message_set.start - (run.resume_at - run.end)  # the byte of the set at offset `start`
     at, entries = run.begin, run.entries
     while at < behind:
         after = at + LOG_OVERHEAD + LENGTH.unpack_from(message_set.buffer, at)[0]
@@ -102,7 +101,7 @@ def _wanted(message_set: MessageSet, run: Run) -> Run:
 
 
 def _plain(run: Run, begin: int) -> Segment:
-    """The segment of a plain run laid at begin."""
+    """Return the segment of a plain run laid at begin."""
     end = begin + run.end - run.begin
     return Segment(begin, end, run.magic, run.entries, run.resume_at - end, None, begin - run.begin, None)
 
@@ -122,7 +121,7 @@ def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bo
 
 @dataclass(slots=True)
 class _Opening:
-    """One top-level wrapper while it is put into a layout."""
+    """One top-level wrapper while it is laid out."""
 
     layout: Layout
     check_crcs: bool
@@ -130,7 +129,7 @@ class _Opening:
     position: int
 
     def inside(self, outer: Wrapper, depth: int) -> None:
-        """What a wrapper holds."""
+        """Lay out the content of a wrapper."""
         data, found = opened(outer, depth, self.layout.budget)
         base = self.layout.lay(data)
         for run in found.runs:
@@ -149,11 +148,11 @@ _FARTHEST = (1 << 63) - 1
 
 
 def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs: bool) -> Columns:
-    """start: what was reached by the pieces before."""
+    """Return the columns of a layout. start: offset that the previous pieces reached."""
     data = layout.data()
     found = _compiled(kernels, layout, data, check_crcs) if kernels is not None else None
     if found is None:
-        data = bytes(data)  # slices of bytes cost half of those of a view
+        data = bytes(data)  # slicing bytes costs half of slicing a view
         found = _in_python(layout, data, check_crcs)
     offsets, value_at, value_size = found.columns
     damage = layout.damage
@@ -169,7 +168,7 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
         timestamps_ms=None,
         timestamp_types=None,
         data=data,
-        # A damaged entry cannot be passed, nor can the wrapper that holds one: what it held before is done again.
+        # A reader cannot pass a damaged entry, nor the wrapper around one: the wrapper's earlier messages are repeated.
         resume_at=layout.resume_at if damage is None else max(start, damage.offset or start),
         damage=damage,
     )
@@ -210,7 +209,7 @@ def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
 
 
 def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
-    """What _in_python finds where all there is are plain entries that are alike; None: it is not like that."""
+    """Return the result of _in_python for a layout of plain entries of one shape; None if it is different."""
     if len(layout.segments) != 1 or layout.segments[0].pinned is not None:
         return None
     segment = layout.segments[0]
@@ -223,7 +222,7 @@ def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
 
 
 def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
-    """Add a segment; where it is damaged, or -1."""
+    """Add a segment; return the position of damage, or -1."""
     at = segment.begin
     while at < segment.end:
         same = find(data, at, segment.end, segment.magic)
@@ -247,8 +246,8 @@ def _add_alike(lists: _Lists, same: Alike, segment: Segment) -> None:
 
 
 def _one_by_one(lists: _Lists, data: bytes, segment: Segment, at: int, until: int, check: bool) -> tuple[int, bool]:
-    """Add the entries of a segment that begin before `until`; where they end and True, or the first that is damaged and
-    False."""
+    """Add the entries of a segment that begin before `until`.  Return their end and True, or the position of the first
+    damaged one and False."""
     unpack, crc32, overhead = HEADS[segment.magic].unpack_from, zlib.crc32, ENTRY_OVERHEAD[segment.magic]
     offsets, values, sizes = lists.offsets.append, lists.value_at.append, lists.value_size.append
     shift, pinned = segment.shift, segment.pinned
@@ -269,7 +268,8 @@ def _one_by_one(lists: _Lists, data: bytes, segment: Segment, at: int, until: in
 
 
 def _compiled(kernels: Kernels, layout: Layout, data: Bytes, check_crcs: bool) -> _Found | None:
-    """None for positions beyond int64, which only damage makes: the pure form knows larger numbers."""
+    """Return the columns from compiled kernels; None for offsets beyond int64, which only damage causes: pure Python
+    handles them."""
     if layout.resume_at > _FARTHEST:
         return None
     found = kernels.index07(
@@ -279,7 +279,7 @@ def _compiled(kernels: Kernels, layout: Layout, data: Bytes, check_crcs: bool) -
 
 
 def _row(segment: Segment) -> tuple[int, ...]:
-    """A segment as kernels.py has it."""
+    """Return a segment as a row for the kernels."""
     pinned = segment.pinned
     return segment.begin, segment.end, segment.magic, segment.shift, pinned is not None, pinned or 0
 
@@ -288,7 +288,7 @@ def _row(segment: Segment) -> tuple[int, ...]:
 
 
 def _damage(data: Bytes, segment: Segment, at: int) -> CorruptMessage:
-    """What is wrong with the entry at `at`, in the words of messages(): only a checksum can be."""
+    """Return what is wrong with the entry at `at`, in the words of messages(): only its checksum can be wrong."""
     length, crc = HEADS[segment.magic].unpack_from(data, at)
     value = data[at + ENTRY_OVERHEAD[segment.magic] : at + LOG_OVERHEAD + length]
     position = at - segment.behind

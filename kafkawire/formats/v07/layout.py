@@ -1,9 +1,9 @@
-"""Where things stand in an entry of 0.7, and what can be said of one by its first bytes.
+"""Layout of a 0.7 entry, and checks of its first bytes.
 
     entry = length:int32  magic:int8  [attributes:int8 in magic 1]  crc:uint32  payload
             length counts all that follows it; attributes: bits 0-1 codec
 
-The two formats are numbered -2 (magic 0) and -1 (magic 1) here, so that no entry of 0.7 is ever taken for one of 0.8,
+The two formats are numbered -2 (magic 0) and -1 (magic 1) here, so that a 0.7 entry is never mistaken for a 0.8 entry,
 whose magic 0 and 1 are other formats.
 """
 
@@ -14,10 +14,10 @@ import struct
 from kafkawire.errors import CorruptMessage, UnknownMagic
 
 MAGIC_0, MAGIC_1 = -2, -1  # the formats' numbers
-LOG_OVERHEAD = 4  # the length: what stands in front of the bytes that length counts
+LOG_OVERHEAD = 4  # the length field: the bytes before those that length counts
 ENTRY_OVERHEAD = {MAGIC_0: 9, MAGIC_1: 10}  # bytes of an entry besides its payload, by format
 LEAST = {MAGIC_0: 5, MAGIC_1: 6}  # the smallest length, by format
-LOWEST = 0  # as a start: positions are counted from the first byte
+LOWEST = 0  # as a start: positions begin at the first byte
 CODEC = 0x03
 LOG_APPEND_TIME = 0x00  # no format of 0.7 has a time
 
@@ -27,7 +27,7 @@ HEADS = {MAGIC_0: struct.Struct(">ixI"), MAGIC_1: struct.Struct(">ixxI")}  # len
 
 
 def nonsense(at: int, length: int, magic: int, start: int) -> CorruptMessage | None:
-    """What is wrong with an entry as far as its first five bytes tell; start: the position of byte 0."""
+    """Return what is wrong with an entry, judged by its first five bytes. start: the offset of byte 0."""
     if length < LEAST[MAGIC_0]:
         return CorruptMessage(f"impossible length {length}, the smallest is {LEAST[MAGIC_0]}", at, start + at)
     if magic > 1:

@@ -1,9 +1,9 @@
-"""The loops over plain entries of 0.7 as they are compiled: see kafkawire.formats.compiled.
+"""Compiled loops over plain entries of 0.7: see kafkawire.formats.compiled.
 
     segments    one row each: begin, end, magic (-2 | -1), shift, is pinned (0|1), pinned
     out         offsets, value_at, value_size: rows as long as there are messages
 
-They say how many messages they found and where they stopped: there the checksum is wrong.
+They return the number of messages and where they stopped, because a checksum is wrong there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ COLUMNS = 3
 FIELDS = 6
 
 _i32 = loader(32, True)
-crc: Any = None  # the compiled checksum: what index() calls
+crc: Any = None  # the compiled checksum that index() calls
 
 
 def index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[int, int, int]:
-    """(messages found, segment and byte where it stopped; segment -1: nowhere)."""
+    """Fill out, and return (messages found, segment and byte where it stopped; segment -1: no damage)."""
     n = 0
     for s in range(segments.shape[0]):
         at, end, magic, shift, is_pinned, pinned = segments[s]
@@ -42,8 +42,8 @@ def index(data: Any, segments: Any, out: Any, check: bool, table: Any) -> tuple[
 
 
 def hop(data: Any, at: Any, magic: int, limit: int) -> tuple[int, int]:
-    """(where complete plain entries of one format end that begin before `limit`, how many): the inner loop of scanning
-    and of cutting."""
+    """Return (end of the complete plain entries of one format that begin before `limit`, their number): the inner loop
+    of scanning and cutting."""
     total = data.shape[0]
     entries = 0
     while at < limit and at + 9 <= total:

@@ -1,13 +1,13 @@
-"""Message sets of Kafka 0.7.  Knows bytes; knows no socket, no cluster, no offset store.
+"""Message sets of Kafka 0.7.  Works on bytes alone: no socket, no cluster, no offset store.
 
     entry = length:int32  magic:int8  [attributes:int8 in magic 1]  crc:uint32  payload
             length counts all that follows it; crc covers the payload, and nothing else
             attributes: bits 0-1 codec; there are no keys, no timestamps and no nulls
 
-A set has no count and may be cut anywhere: its last entry is then left for the next fetch.  Positions are bytes of the
-partition's log: a set fetched at position p has its first byte there, and a run's resume_at is the position of the byte
-behind it.  An entry with a codec is a wrapper: its payload, opened, is again a set.  All that it holds is at the
-wrapper's own position, and only the last message of it moves the position past the wrapper (wire-protocol.md 1.6).
+A set has no count and may be truncated anywhere: its last entry is then left for the next fetch.  Offsets are bytes of
+the partition's log: a set fetched at offset p has its first byte there, and a run's resume_at is the offset of the byte
+after it.  An entry with a codec is a wrapper: its decompressed payload is again a set.  All its messages have the
+wrapper's own offset, and only the last one moves the offset past the wrapper (wire-protocol.md 1.6).
 
 The formats are numbered -2 (magic 0) and -1 (magic 1): see layout.py.
 """
@@ -59,9 +59,9 @@ def message_set(
     start: int,
     buffer: memoryview,
     high_watermark: int | None,
-    aborted: Sequence[tuple[int, int]] = (),  # never any here: transactions came with record batches
+    aborted: Sequence[tuple[int, int]] = (),  # always empty here: transactions came with record batches
 ) -> tuple[MessageSet, Scan]:
-    """The complete entries of a buffer fetched at position start as a set, and the scan that found them.
+    """Return the complete entries of a buffer fetched at offset start as a set, and the scan that found them.
 
     Raises nothing.
     """
@@ -73,11 +73,12 @@ def message_set(
 READER = SetReader(messages, index, pieces, cut, before, stamped)
 
 
-# ---- looking into entries that are to be sent ------------------------------------------------------------------
+# ---- inspect entries to be sent -----------------------------------------------------------------------------------
 
 
 def check(entries: Bytes) -> CorruptMessage | None:
-    """The first damage in complete entries: a wrong checksum, outer or inner, or bytes that make no entry."""
+    """Return the first damage in complete entries: a wrong checksum, outer or inner, or bytes that are not an entry;
+    None if there is none."""
     found = scan(entries, LOWEST)
     view = memoryview(entries)
     try:
@@ -90,7 +91,8 @@ def check(entries: Bytes) -> CorruptMessage | None:
     except CorruptMessage as exc:
         return exc
     if found.damage is None and found.end != len(entries):
-        return CorruptMessage(f"cut {len(entries) - found.end} bytes after its beginning", found.end, found.resume_at)
+        why = f"truncated {len(entries) - found.end} bytes after its beginning"
+        return CorruptMessage(why, found.end, found.resume_at)
     return found.damage
 
 
@@ -106,11 +108,12 @@ def _check_crcs(view: memoryview, run: Run) -> None:
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
-    """A part as two, cut near the middle of its bytes, or behind its `first` messages; [part] where it is a single one.
+    """Return a part as two, split near the middle of its bytes or after its `first` messages; [part] for a single
+    message.
 
-    A wrapper is opened and both halves are compressed again with its codec.  Where a plain part has a resume_at its
-    entries are the source's own bytes, and the first half gets the source position behind it; nothing of a wrapper has
-    one before its end.  Raises CorruptMessage for a wrapper that cannot be opened.
+    A wrapper is decompressed, and both halves are compressed again with its codec.  If a plain part has a resume_at,
+    its entries are the source's own bytes, and the first half gets the source offset after it; within a wrapper there
+    is no such offset before its end.  Raises CorruptMessage for a wrapper that cannot be decompressed.
     """
     return _split_wrapper(part, first) if part.codec else _split_plain(part, first)
 

@@ -1,9 +1,9 @@
-"""Messages of sets of 0.7, one by one.  The bytes of an entry are described in messages.py.
+"""Read messages of 0.7 sets one by one. messages.py describes the bytes of an entry.
 
-What is damaged is reported when the reader gets there: everything before it has been yielded.
+Damage is reported when the reader reaches it: everything before it has been yielded.
 
-A wrapper's payload, opened, is again a set: entries of either format, wrappers among them to a fixed depth.  The last
-one may be cut: brokers accept such a wrapper, and the cut entry is no message.
+A wrapper's decompressed payload is again a set: entries of either format, with nested wrappers to a fixed depth.  The
+last entry may be truncated: brokers accept such a wrapper, and that entry is not a message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAD = struct.Struct(">4xBBI")
 
 @dataclass(frozen=True, slots=True)
 class Wrapper:
-    """A compressed entry's own fields, and its payload still compressed.  Its format is always that of magic 1."""
+    """Fields of a compressed entry, with its payload still compressed.  Its magic is always 1."""
 
     crc: int
     attributes: int
@@ -40,7 +40,7 @@ class Wrapper:
 
 
 def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset: int | None = None) -> Wrapper:
-    """The compressed entry at begin, whose position in the log is offset.  Raises CorruptMessage."""
+    """Read the compressed entry at byte begin, whose offset in the log is `offset`.  Raises CorruptMessage."""
     view = memoryview(buffer)
     _, attributes, crc = _HEAD.unpack_from(view, begin)
     value = view[begin + ENTRY_OVERHEAD[MAGIC_1] : end]
@@ -50,14 +50,13 @@ def wrapper(buffer: Bytes, begin: int, end: int, check_crcs: bool = True, offset
 
 
 def opened(outer: Wrapper, depth: int, budget: OpenBudget) -> tuple[Bytes, Scan]:
-    """A wrapper's payload decompressed, and its complete entries found; their damage is for who has done them to raise.
+    """Decompress a wrapper's payload and find its complete entries; the caller raises their damage after reading them.
 
-    Raises CorruptMessage with a position in the opened bytes,
-    or RemoteError for what does not decompress.
+    Raises CorruptMessage with a position in the decompressed bytes, or RemoteError if it cannot be decompressed.
     """
     if depth > MAX_DEPTH:
         raise CorruptMessage(f"wrappers nested deeper than {MAX_DEPTH}", 0)
-    if outer.codec not in (GZIP, SNAPPY):  # 3 is lz4 from 0.8.2 on, and nothing in 0.7
+    if outer.codec not in (GZIP, SNAPPY):  # 3 is lz4 in 0.8.2 and later, and undefined in 0.7
         raise RemoteError(f"unknown codec {outer.codec}")
     data = budget.opened(outer.codec, outer.value)
     found = scan(data, 0)
@@ -65,23 +64,24 @@ def opened(outer: Wrapper, depth: int, budget: OpenBudget) -> tuple[Bytes, Scan]
 
 
 def _damaged_tail(data: Bytes, found: Scan) -> CorruptMessage | None:
-    """What is wrong with the bytes behind the complete entries; None: the original's iterator just ends there.
+    """Return what is wrong with the bytes after the complete entries; None if the original's iterator just ends there.
 
-    It ends at a length that is cut, and at one beyond the bytes there are, whatever the magic behind it says; but not
-    at one beyond the bytes in front of all (ByteBufferMessageSet.internalIterator of 0.7.2).
+    That iterator ends at a truncated length, and at one beyond the remaining bytes, whatever magic follows; but not at
+    a length larger than the whole buffer (ByteBufferMessageSet.internalIterator of 0.7.2).
     """
     at, left = found.end, len(data) - found.end
     if left < LOG_OVERHEAD or (at and LOG_OVERHEAD + LENGTH.unpack_from(data, at)[0] > left):
         return None
-    damage = found.damage or CorruptMessage(f"cut {left} bytes after its beginning", at)
-    return type(damage)(damage.why, at)  # nothing in here has a position in the log
+    damage = found.damage or CorruptMessage(f"truncated {left} bytes after its beginning", at)
+    return type(damage)(damage.why, at)  # bytes in here have no offset in the log
 
 
 def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
-    """The messages of a set from its start on, lazily, inner ones included; what is before start is not even checked.
+    """Yield the messages of a set from its start, lazily, including those in wrappers; entries before start are not
+    checked.
 
-    limit bounds the bytes one wrapper opens to.  Raises CorruptMessage (UnknownMagic), whose position is a byte of the
-    set's buffer, when it gets to the damage: everything before it has been yielded.
+    limit: maximum decompressed bytes of one wrapper.  Raises CorruptMessage (UnknownMagic), whose position is a byte of
+    the set's buffer, when it reaches the damage; everything before it has been yielded.
     """
     walk = Walk(message_set.topic, message_set.partition, message_set.start, check_crcs, limit)
     for run in message_set.runs:
@@ -92,7 +92,7 @@ def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN
         else:
             at, most, first = run.begin, PIECE_BYTES, run.resume_at - run.end
             while at < run.end:
-                # Slices of bytes cost half of those of a view, and a piece of them stays in the processor's cache.
+                # Slicing bytes costs half of slicing a view, and a piece of them stays in the processor's cache.
                 data = bytes(message_set.buffer[at : min(at + most, run.end)])
                 read = yield from _plain(walk, data, run.magic, at, first + at)
                 at, most = at + read, PIECE_BYTES if read else LOG_OVERHEAD + LENGTH.unpack_from(data)[0]
@@ -102,14 +102,15 @@ NOBODY = Walk("", 0, 0, True, OPEN_LIMIT)
 
 
 def _plain(walk: Walk, data: bytes, magic: int, base: int, first: int) -> Generator[Message, None, int]:
-    """Plain entries of one format, the first of them at byte `base` of the set and position `first` of the log.
+    """Yield plain entries of one format, the first at byte `base` of the set and offset `first` of the log.
 
-    Returns the end of the last complete entry.  No calls and no further generators for a message: each costs a tenth.
+    Returns the end of the last complete entry.  There are no calls and no nested generators per message, since each
+    costs a tenth.
     """
     topic, partition, start, check = walk.topic, walk.partition, walk.start, walk.check_crcs
     unpack, crc32, overhead = HEADS[magic].unpack_from, zlib.crc32, ENTRY_OVERHEAD[magic]
     new = object.__new__
-    at, end, one_by_one = 0, len(data), 0  # up to the last they are not alike
+    at, end, one_by_one = 0, len(data), 0  # entries before one_by_one have different shapes
     while at + overhead <= end:
         if at >= one_by_one:
             same = find(data, at, end, magic)
@@ -118,7 +119,7 @@ def _plain(walk: Walk, data: bytes, magic: int, base: int, first: int) -> Genera
                 for value in values(data, same):
                     behind = here + step
                     if behind > start:
-                        message = new(Message)  # made() without a call
+                        message = new(Message)  # made() inlined
                         message.topic = topic
                         message.partition = partition
                         message.offset = here
@@ -130,7 +131,7 @@ def _plain(walk: Walk, data: bytes, magic: int, base: int, first: int) -> Genera
                     here = behind
                 at = one_by_one = same.end
                 continue
-            one_by_one = at + AGAIN if same is None else same.end  # what is damaged there is found one by one
+            one_by_one = at + AGAIN if same is None else same.end  # damage in there is found one by one
         length, crc = unpack(data, at)
         after = at + LOG_OVERHEAD + length
         if after > end:
@@ -152,9 +153,9 @@ def bad_crc(value: Bytes, stored: int, position: int, offset: int | None) -> Cor
 
 
 def opened_messages(walk: Walk, buffer: Bytes, run: Run, budget: OpenBudget | None = None) -> Iterator[Message]:
-    """The messages of a top-level wrapper, all at its position; only the last moves the position past it.
+    """Yield the messages of a top-level wrapper, all at its offset; only the last moves the offset past it.
 
-    Any damage within is reported at the wrapper's own position, and what is before it is not known to be the last.
+    Any damage inside is reported at the wrapper's own offset, and no message before it counts as the last.
     """
     at, after = run.resume_at - run.end + run.begin, run.resume_at
     outer = wrapper(buffer, run.begin, run.end, walk.check_crcs, at)
@@ -177,17 +178,17 @@ def _inner(walk: Walk, at: int, value: bytes, resume_at: int) -> Message:
 
 
 def within(damage: RemoteError, wrapper_at: int, offset: int) -> CorruptMessage:
-    """Damage in a wrapper is reported at the wrapper's own byte and position."""
+    """Return damage inside a wrapper as damage at the wrapper's own byte and offset."""
     if not isinstance(damage, CorruptMessage):
         return CorruptMessage(str(damage), wrapper_at, offset)
     return type(damage)(f"inside the wrapper, {damage}", wrapper_at, offset)
 
 
 def _inside(walk: Walk, outer: Wrapper, depth: int, budget: OpenBudget) -> Iterator[bytes]:
-    """The payloads a wrapper holds, those of wrappers in it included.  budget: of all depths."""
+    """Yield the payloads in a wrapper, including those in nested wrappers. budget: of all depths."""
     view, found = opened(outer, depth, budget)
-    data = bytes(view)  # slices of bytes cost half of those of a view
-    del view  # or there are two of it until the last message
+    data = bytes(view)  # slicing bytes costs half of slicing a view
+    del view  # otherwise both copies stay in memory until the last message
     for run in found.runs:
         if run.codec:
             yield from _inside(walk, wrapper(data, run.begin, run.end, walk.check_crcs), depth + 1, budget)

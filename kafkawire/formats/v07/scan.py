@@ -1,10 +1,11 @@
-"""Entries of 0.7 found by their lengths: which are complete and how they may travel; cut, counted.  Opens none.
+"""Scanner of 0.7 entries by their lengths: finds complete ones, cuts runs and counts entries, without decompressing
+any.
 
     entry = length:int32  magic:int8  [attributes:int8 in magic 1]  ...
             length counts all that follows it
 
-An entry has no offset of its own: it is the set's and the bytes before it.  So an entry that ends n bytes before a
-run's end ends n before the run's resume_at.
+An entry does not contain its offset: it is the set's offset plus the bytes before the entry.  So an entry that ends n
+bytes before a run's end ends n before the run's resume_at.
 """
 
 from __future__ import annotations
@@ -34,19 +35,20 @@ from kafkawire.primitives import Bytes
 _START = struct.Struct(">iH")  # length, magic and attributes in one
 _SMALLEST = ENTRY_OVERHEAD[MAGIC_0]
 _LEAST = LEAST[MAGIC_1]
-_WORTH = 4096  # bytes: for less a call of the quicker loops costs more than it saves
-AGAIN = 8 * _WORTH  # bytes until the next try where it saved nothing
+_WORTH = 4096  # bytes; for fewer, calling the faster loops costs more than it saves
+AGAIN = 8 * _WORTH  # bytes until the next try if it saved nothing
 
 
 def scan(buffer: Bytes, start: int) -> Scan:
-    """Find the complete entries of a set whose first byte has position start, without opening or checking any of them.
+    """Find the complete entries of a set whose first byte has offset start, without decompressing or checking any of
+    them.
 
-    A cut last entry is no damage.  One whose first bytes make no sense is, cut or not: who fetches from a position
-    inside an entry reads such bytes, and must not fetch two gigabytes for it.
+    A truncated last entry is not damage, but one with invalid first bytes is: a fetch from an offset inside an entry
+    returns such bytes, and must not lead to a fetch of two gigabytes.
     """
     unpack, total, overhead = _START.unpack_from, len(buffer), LOG_OVERHEAD
     at = begin = entries = plain = again = 0
-    usual = -1  # magic and attributes of the entry before, where the next one may be taken by them
+    usual = -1  # magic and attributes of the previous entry, if the next one may be skipped by them
     runs: list[Run] = []
     damage = None
     while at + _SMALLEST <= total:
@@ -81,14 +83,14 @@ def scan(buffer: Bytes, start: int) -> Scan:
 
 
 def hop(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
-    """Past complete plain entries of one format begun before `limit`, by the quicker form there is, which need not take
-    any: (where they end, how many)."""
+    """Skip complete plain entries of one format begun before `limit`, by the faster loop available; it may skip none.
+    Return (their end, their number)."""
     quick = ready()
     return hop_alike(buffer, at, magic, limit) if quick is None else quick.hop07(buffer, at, magic, limit)
 
 
 def _short_tail(buffer: Bytes, at: int, start: int) -> CorruptMessage | None:
-    """What is wrong with a tail too short for the smallest entry."""
+    """Return what is wrong with a tail that is too short for the smallest entry."""
     left = len(buffer) - at
     if left < LOG_OVERHEAD:
         return None
@@ -97,14 +99,14 @@ def _short_tail(buffer: Bytes, at: int, start: int) -> CorruptMessage | None:
 
 
 def _needed(buffer: Bytes) -> int:
-    """Bytes of the first entry; where not even its length came, enough for that."""
+    """Return the bytes of the first entry; enough for its length field if that is incomplete."""
     if len(buffer) < LOG_OVERHEAD:
         return _SMALLEST if len(buffer) else 0
     return LOG_OVERHEAD + int(LENGTH.unpack_from(buffer)[0])
 
 
 def count(entries: Bytes) -> int:
-    """How many there are in complete plain ones."""
+    """Return the number of complete plain entries."""
     found = at = 0
     while at < len(entries):
         at += LOG_OVERHEAD + LENGTH.unpack_from(entries, at)[0]
@@ -113,7 +115,7 @@ def count(entries: Bytes) -> int:
 
 
 def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
-    """A run as runs of at most limit bytes, in order; an entry that is larger by itself goes alone."""
+    """Yield a run as runs of at most limit bytes, in order; a larger entry is yielded alone."""
     first, view = run.resume_at - run.end, memoryview(buffer)
     while not run.codec and run.end - run.begin > limit:
         at = again = run.begin
@@ -137,7 +139,7 @@ def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
 
 
 def before(buffer: Bytes, run: Run, until: int) -> Run | None:
-    """The plain entries of a run that begin before position `until`, as a run; None: there are none."""
+    """Return the plain entries of a run that begin before offset `until` as a run; None if there are none."""
     at, entries, last = run.begin, 0, run.end - (run.resume_at - until)
     while at < min(last, run.end):
         at, entries = at + LOG_OVERHEAD + LENGTH.unpack_from(buffer, at)[0], entries + 1
@@ -145,13 +147,13 @@ def before(buffer: Bytes, run: Run, until: int) -> Run | None:
 
 
 def stamped(buffer: Bytes, run: Run) -> bool:
-    """No message of 0.7 has a time."""
+    """Return False: messages of 0.7 have no timestamp."""
     return False
 
 
 def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
-    """The entry that begins at byte `begin`, which is at `position` of the log; None: where it ends is unknown,
-    since its length leads to no other."""
+    """Return the entry at byte `begin`, offset `position` of the log; None if its end is unknown, because no entry
+    follows at the end that its length gives."""
     if len(buffer) - begin < HEAD.size:
         return None
     length, magic, attributes = HEAD.unpack_from(buffer, begin)
@@ -166,7 +168,7 @@ def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
 
 
 def behind(buffer: Bytes, begin: int, position: int) -> int | None:
-    """The position behind an entry whose head stands at byte `begin`; None: not even that is there."""
+    """Return the offset after the entry whose header is at byte `begin`; None if the header is incomplete."""
     if len(buffer) - begin < LOG_OVERHEAD:
         return None
     length = int(LENGTH.unpack_from(buffer, begin)[0])
@@ -174,13 +176,14 @@ def behind(buffer: Bytes, begin: int, position: int) -> int | None:
 
 
 def cut_short(buffer: Bytes, scan: Scan, position: int, asked: int) -> CorruptMessage | None:
-    """A first entry that says it is larger than all that the broker has, though more was asked for.
+    """Return the damage of a first entry that declares more bytes than the broker has, though more were requested; else
+    None.
 
-    A broker gives what is asked for, or all up to the end of a segment, and no entry goes on in the next one.
+    A broker returns the requested bytes, or all up to the end of a segment, and no entry continues in the next segment.
     """
     left = len(buffer) - scan.end
     if scan.runs or scan.damage or left < LOG_OVERHEAD or len(buffer) >= asked:
         return None
     (length,) = LENGTH.unpack_from(buffer, scan.end)
-    text = f"it says {LOG_OVERHEAD + length} bytes, and the log ends after {left}"
+    text = f"it declares {LOG_OVERHEAD + length} bytes, and the log ends after {left}"
     return CorruptMessage(text, scan.end, position)

@@ -1,4 +1,4 @@
-"""Messages to entries of 0.7, plain or in one wrapper.  The layout is that of messages.py."""
+"""Encode messages as 0.7 entries, plain or in one wrapper. messages.py describes the layout."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _HEAD_1 = struct.Struct(">iBBI")  # length, magic, attributes, crc
 def encode(
     messages: Iterable[Row], codec: int = 0, magic: int = MAGIC_1, headers: Sequence[Bytes | None] | None = None
 ) -> bytes:
-    """Messages as plain entries, or as one wrapper around them; b"" for no messages.
+    """Encode messages as plain entries, or as one wrapper around them; b"" for no messages.
 
-    Numbers, keys and timestamps are not written: no message of 0.7 has any.  LocalError for a format or codec there is
-    not, for headers, for a message without a value (0.7 has no null), and for an entry over 2 GiB.
+    Numbers, keys and timestamps are not written: 0.7 messages have none.  Raises LocalError for an unknown format or
+    codec, for headers, for a message without a value (0.7 has no null), and for an entry over 2 GiB.
     """
     refuse(headers, magic)
     return wrap(messages, codec, magic) if codec else _entries(messages, magic)
@@ -42,23 +42,23 @@ def encode_lists(
     codec: int = 0,
     magic: int = MAGIC_1,
 ) -> bytes:
-    """The same of messages in lists of equal length."""
+    """Encode messages given as lists of equal length."""
     rows = ((number, None, value, None) for number, value in enumerate(values))
     return encode(rows, codec, magic, headers)
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0, magic: int = MAGIC_1) -> bytes:
-    """The same of rows of columns, numbered from 0 on."""
+    """Encode rows of columns, numbered from 0."""
     return encode(numbered(parts), codec, magic, headers_of(parts))
 
 
 def may_pass(entries: Bytes, begin: int, start: int) -> bool:
-    """False: Kafka 0.7 has no record batches."""
+    """Return False: Kafka 0.7 has no record batches."""
     return False
 
 
 def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:
-    """One wrapper around messages; b"" for none."""
+    """Return one wrapper around messages; b"" for none."""
     if magic != MAGIC_1:
         raise LocalError(
             "magic 0 of Kafka 0.7 has no attributes byte for a codec" if magic == MAGIC_0 else _no_format(magic)
@@ -70,7 +70,7 @@ def wrap(messages: Iterable[Row], codec: int, magic: int = MAGIC_1) -> bytes:
 
 
 def entry(value: Bytes, attributes: int = 0, magic: int = MAGIC_1) -> bytes:
-    """One entry with this payload."""
+    """Return one entry with this payload."""
     return b"".join((_head(magic, attributes, value), value))
 
 
@@ -86,7 +86,7 @@ def _entries(rows: Iterable[Row], magic: int) -> bytes:
 
 
 def _head(magic: int, attributes: int, value: Bytes) -> bytes:
-    """An entry up to its payload."""
+    """Return an entry's bytes up to its payload."""
     length = LEAST[magic] + len(value)
     try:
         if magic == MAGIC_0:

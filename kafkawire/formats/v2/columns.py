@@ -1,9 +1,10 @@
-"""Columns of record batches, without an object a message, and their messages.  A record's bytes: see read.py.
+"""Columns of record batches, without one object per message, and their messages. read.py describes the bytes of a
+record.
 
-First a layout: checksums compared, batches with a codec opened, those without side by side as they were fetched.  Then
-one pass over all their records.  It says where damage is; the record is read there again to say which.
+First comes a layout: checksums are compared, batches with a codec decompressed, and all records put side by side.  Then
+one pass over all records finds where damage is; that record is read again to describe it.
 
-A batch is all of its piece or none: a set is laid out in pieces of whole batches.
+A set is laid out in pieces of whole batches.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from kafkawire.varints import varint
 if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
 
-LEAST_RECORD = 7  # bytes: a record has seven fields
-_FEW = 16  # records: for less a call of the compiled loop costs more than it saves
+LEAST_RECORD = 7  # bytes of the smallest record: it has seven fields
+_FEW = 16  # records; for fewer, calling the compiled loop costs more than it saves
 _FAR = 1 << 62  # offsets below it stay within int64
 _INT64 = range(-(1 << 63), 1 << 63)
 
 
-@dataclass(slots=True)  # not frozen, as Batch
+@dataclass(slots=True)  # not frozen, like Batch
 class Segment:
-    """The records of one batch in the joined pieces of a layout."""
+    """Records of one batch in the joined pieces of a layout."""
 
     begin: int
     end: int
@@ -45,18 +46,19 @@ class Segment:
     base_offset: int
     last_offset: int
     first_ms: int
-    appended_ms: int | None  # the time of all of them, where the broker set it
-    batch_at: int  # where the batch stands in the set
+    appended_ms: int | None  # timestamp of all of them, if the broker set it
+    batch_at: int  # position of the batch in the set
 
 
 @dataclass(slots=True)
 class Layout(common.Layout[Segment]):
-    """A layout of record batches.  laid_to: where the last piece ends in the set, if it is a view of it."""
+    """Layout of record batches. laid_to: where the last piece ends in the set, if it is a view of it."""
 
     laid_to: int = -1
 
     def lay_view(self, buffer: memoryview, run: Run) -> int:
-        """Append the bytes of a batch as they are; where they begin.  Neighbours become one piece."""
+        """Append the bytes of a batch without copying, and return where they begin.  Adjacent batches become one
+        piece."""
         if run.begin != self.laid_to:
             begin = self.lay(buffer[run.begin : run.end])
         else:
@@ -72,10 +74,10 @@ class Layout(common.Layout[Segment]):
 
 
 def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_bytes: int) -> Iterator[Layout]:
-    """A set in pieces of about most_bytes, at least one; made when asked for.  After damage comes nothing.
+    """Yield a set in pieces of about most_bytes, at least one, each made when requested.  Nothing follows damage.
 
-    budget: of the first; a batch that exceeds what is left of it begins the next piece.  Raises LibraryMissing alone,
-    where a codec's package is not installed.
+    budget: of the first piece; a batch that exceeds the rest of it begins the next piece.  Raises only LibraryMissing,
+    if a codec's package is not installed.
     """
     layout = Layout(message_set.start, budget)
     for run in message_set.runs:
@@ -85,7 +87,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
             layout = Layout(layout.resume_at, OpenBudget(budget.limit))
         untouched = layout.budget.untouched
         layout.damage = _lay(layout, message_set, run, check_crcs)
-        if layout.budget.exceeded and not untouched:  # what is open beside it may be what is too much
+        if layout.budget.exceeded and not untouched:  # the other batches of the piece may have used up the budget
             layout.damage, layout.full = None, True
             yield layout
             layout = Layout(layout.resume_at, OpenBudget(budget.limit))
@@ -99,7 +101,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
 
 
 def _lay(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> CorruptMessage | None:
-    """Add a batch to a layout; what is damaged, if that cannot be."""
+    """Add a batch to a layout; return its damage if it cannot be added."""
     try:
         layout.segments.append(_laid(layout, message_set, run, check_crcs))
     except CorruptMessage as damage:
@@ -110,7 +112,7 @@ def _lay(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) ->
 def _laid(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> Segment:
     buffer = message_set.buffer
     batch = batch_at(buffer, run.begin)
-    assert batch is not None, "a run is a complete batch"
+    assert batch is not None, "a run must be a complete batch"
     if check_crcs:
         check_crc(buffer, batch)
     if batch.codec:
@@ -136,17 +138,17 @@ def _laid(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -
 
 
 def _check_count(batch: Batch, size: int) -> None:
-    """Nothing is made for more records than there can be."""
+    """Raise CorruptMessage for more records than fit, so that nothing is allocated for them."""
     if batch.count * LEAST_RECORD > size:
         raise CorruptMessage(f"{batch.count} records do not fit {size} bytes", batch.begin, batch.base_offset)
 
 
 def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs: bool) -> Columns:
-    """start: what was reached by the pieces before."""
+    """Return the columns of a layout. start: offset that the previous pieces reached."""
     data = layout.data()
     found = _compiled(kernels, layout, data) if kernels is not None else None
     if found is None:
-        data = bytes(data)  # bytes are indexed in two thirds of the time of a view
+        data = bytes(data)  # indexing bytes takes two thirds of the time of a view
         found = _in_python(layout, data)
     offsets, key_at, key_size, value_at, value_size, stamps, types, header_at, header_size = found.columns
     damage = layout.damage
@@ -176,7 +178,7 @@ index_within = _INDEXING.index_within
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    columns: Sequence[Column]  # as loops.py has them
+    columns: Sequence[Column]  # columns as in loops.py
     any_headers: bool
     damaged: tuple[int, int] | None  # segment and position of the first damage
 
@@ -185,10 +187,10 @@ class _Found:
 
 
 def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
-    """The messages of a set from its start on, lazily, a piece at a time.
+    """Yield the messages of a set from its start, lazily, one piece at a time.
 
-    limit bounds the bytes one batch opens to.  Raises CorruptMessage, whose position is a byte of the set's buffer,
-    when it gets to the damage: everything before it has been yielded.
+    limit: maximum decompressed bytes of one batch.  Raises CorruptMessage, whose position is a byte of the set's
+    buffer, when it reaches the damage; everything before it has been yielded.
     """
     few = sum(run.entries for run in message_set.runs[:_FEW]) < _FEW
     topic, partition = message_set.topic, message_set.partition
@@ -243,7 +245,8 @@ def _in_python(layout: Layout, data: bytes) -> _Found:
 
 
 def _records(lists: _Lists, data: bytes, segment: Segment) -> int:
-    """Add the records of a batch, but for the types of their timestamps; where one is damaged, or -1."""
+    """Add the records of a batch, without the types of their timestamps; return the position of a damaged one, or
+    -1."""
     offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
     values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
     header_at, header_sizes = lists.header_at.append, lists.header_size.append
@@ -253,7 +256,7 @@ def _records(lists: _Lists, data: bytes, segment: Segment) -> int:
     try:
         for _ in range(segment.records):
             record = at
-            # Each number is read here where it is one byte, which most are.
+            # Numbers of one byte, which most are, are read inline here.
             n = data[at]
             at += 1
             if n > 0x7F:
@@ -263,7 +266,7 @@ def _records(lists: _Lists, data: bytes, segment: Segment) -> int:
             after = at + length
             if length < 1 or after > end:
                 return record
-            at += 2  # behind the attributes, which nothing uses
+            at += 2  # after the attributes, which nothing uses
             n = data[at - 1]
             if n > 0x7F:
                 time, at = varint(data, at - 1)
@@ -300,7 +303,7 @@ def _records(lists: _Lists, data: bytes, segment: Segment) -> int:
             if value_size > 0:
                 at += value_size
             block = at
-            if data[at]:  # there are headers
+            if data[at]:  # it has headers
                 at = _behind_headers(data, at, after)
             else:
                 at += 1
@@ -321,17 +324,17 @@ def _records(lists: _Lists, data: bytes, segment: Segment) -> int:
 
 
 def _behind_headers(data: bytes, at: int, end: int) -> int:
-    """Where a record's headers end.  Raises ValueError and IndexError where they do not."""
+    """Return where a record's headers end.  Raises ValueError and IndexError if they are damaged."""
     count, at = varint(data, at)
     if not 0 <= count <= end - at:
         raise ValueError(f"{count} headers in {end - at} bytes")
     for _ in range(count):
         size, at = varint(data, at)
         if not 0 <= size <= end - at:
-            raise ValueError(f"a header's name of {size} bytes where {end - at} are left")
+            raise ValueError(f"a header's name of {size} bytes, with {end - at} left")
         size, at = varint(data, at + size)
         if size > end - at:
-            raise ValueError(f"a header's value of {size} bytes where {end - at} are left")
+            raise ValueError(f"a header's value of {size} bytes, with {end - at} left")
         at += max(size, 0)
     return at
 
@@ -340,7 +343,8 @@ def _behind_headers(data: bytes, at: int, end: int) -> int:
 
 
 def _compiled(kernels: Kernels, layout: Layout, data: Bytes) -> _Found | None:
-    """None for offsets beyond int64, which only damage makes: the pure form knows larger numbers."""
+    """Return the columns from compiled kernels; None for offsets beyond int64, which only damage causes: pure Python
+    handles them."""
     segments = layout.segments
     if not all(-_FAR < segment.base_offset < _FAR for segment in segments):
         return None
@@ -366,7 +370,7 @@ def _compiled(kernels: Kernels, layout: Layout, data: Bytes) -> _Found | None:
 
 
 def _damage(data: Bytes, segment: Segment, at: int) -> CorruptMessage:
-    """What is wrong with the record at byte `at`, or with what stands there behind the last one."""
+    """Return what is wrong with the record at byte `at`, or with the bytes after the last one."""
     try:
         why = _why(bytes(data[at : segment.end]), segment)
     except (IndexError, ValueError) as exc:
@@ -376,18 +380,19 @@ def _damage(data: Bytes, segment: Segment, at: int) -> CorruptMessage:
 
 
 def _why(data: bytes, segment: Segment) -> str:
-    """The same in words.  Raises ValueError and IndexError, which say it, too."""
+    """Return what is wrong with the record at byte `at` in words.  Raises ValueError and IndexError, whose texts say
+    it, too."""
     length, at = varint(data, 0)
     after = at + length
     if length < 1 or after > len(data):
-        return f"it says {length} bytes, {len(data) - at} are left"
+        return f"it declares {length} bytes, {len(data) - at} are left"
     time, at = varint(data, at + 1)
     delta, at = varint(data, at)
     offset = segment.base_offset + delta
     for name in ("key", "value"):
         size, at = varint(data, at)
         if size > after - at:
-            return f"a {name} of {size} bytes where {after - at} are left"
+            return f"a {name} of {size} bytes, with {after - at} left"
         at += max(size, 0)
     at = _behind_headers(data, at, after)
     if at != after:
@@ -395,4 +400,4 @@ def _why(data: bytes, segment: Segment) -> str:
     if segment.first_ms + time not in _INT64:
         return f"its timestamp is {segment.first_ms + time}"
     lies = f"{segment.base_offset} to {segment.last_offset}"
-    return f"offset {offset} in a batch of offsets {lies}, not behind the one before it, or one record too many"
+    return f"offset {offset} in a batch of offsets {lies}, not after the one before it, or one record too many"

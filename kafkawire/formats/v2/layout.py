@@ -1,11 +1,11 @@
-"""Head of a record batch, and the numbers its records are made of.  Opens no records.
+"""Header of a record batch: layout, reading and writing.  Records are not read.
 
     batch    0 base_offset:int64  8 size:int32  12 leader_epoch:int32  16 magic:int8=2  17 crc:uint32
              21 attributes:int16  23 last_offset_delta:int32  27 first_timestamp:int64  35 max_timestamp:int64
              43 producer_id:int64  51 producer_epoch:int16  53 base_sequence:int32  57 count:int32  61 records
 
-size counts all that follows it.  crc is CRC-32C over all that follows it: base offset and leader epoch, which brokers
-write, are outside.  attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control.
+size counts all that follows it.  crc is CRC-32C over all that follows it, so it does not cover base offset and leader
+epoch, which brokers write.  attributes: bits 0-2 codec, 3 timestamp type, 4 transactional, 5 control.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch.
 """
@@ -23,13 +23,13 @@ from kafkawire.primitives import Bytes
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 OVERHEAD = HEAD.size  # 61 bytes of a batch besides its records
-LOG_OVERHEAD = 12  # base offset and size: what stands in front of the bytes that size counts
+LOG_OVERHEAD = 12  # base offset and size: the bytes before those that size counts
 MAGIC_AT = 16
 CRC_FROM = 21
 DELTA_AT = 23
 PRODUCER_AT = 43
 COUNT_AT = 57
-MOST_OFFSET = (1 << 63) - 1  # where a fetch may go on behind a batch
+MOST_OFFSET = (1 << 63) - 1  # largest offset from which a fetch can continue after a batch
 
 CODEC = 0x07
 LOG_APPEND_TIME = 0x08
@@ -41,12 +41,12 @@ _START = struct.Struct(">qiibI")  # base offset, size, leader epoch, magic, chec
 _DECIDING = struct.Struct(">qi4xbIhi30xi")  # base offset, size, magic, checksum, attributes, delta, count
 _ATTRIBUTES = struct.Struct(">h")
 _PRODUCER = struct.Struct(">qhi")  # id, epoch, base sequence
-_CHECKED = struct.Struct(">hiqqqhii")  # what the checksum covers of the head: attributes to count
+_CHECKED = struct.Struct(">hiqqqhii")  # the checksummed fields of the header: attributes to count
 
 
-@dataclass(slots=True)  # not frozen: one is made of each batch, and that takes three times as long
+@dataclass(slots=True)  # not frozen: one is made per batch, and freezing takes three times as long
 class Batch:
-    """Head of a record batch.  begin, end: its bytes in the buffer it was read from.  Nothing changes it."""
+    """Header of a record batch. begin, end: its bytes in the buffer it was read from.  It is never modified."""
 
     begin: int
     end: int
@@ -68,7 +68,7 @@ class Batch:
 
     @property
     def log_append_time(self) -> bool:
-        """The broker set the time: max_timestamp_ms is that of every record."""
+        """True if the broker set the timestamp: max_timestamp_ms is that of every record."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
@@ -77,7 +77,7 @@ class Batch:
 
     @property
     def control(self) -> bool:
-        """Its one record ends a transaction: no message."""
+        """True if its only record ends a transaction and is not a message."""
         return bool(self.attributes & CONTROL)
 
     @property
@@ -86,15 +86,15 @@ class Batch:
 
     @property
     def resume_at(self) -> int:
-        """Where the next fetch goes on: also behind records that a cleaner has removed."""
+        """Return where the next fetch continues: also after records that a cleaner has removed."""
         return self.last_offset + 1
 
 
 def batch_at(buffer: Bytes, begin: int) -> Batch | None:
-    """The batch that begins at a byte; None where the buffer ends inside it.
+    """Return the batch that begins at a byte; None if the buffer ends inside it.
 
-    Raises CorruptMessage for a size no batch has, UnknownMagic for an entry of another format.  The checksum is not
-    looked at.
+    Raises CorruptMessage for an impossible size, UnknownMagic for an entry of another format.  The checksum is not
+    compared.
     """
     left = len(buffer) - begin
     if left <= MAGIC_AT:
@@ -113,24 +113,25 @@ def batch_at(buffer: Bytes, begin: int) -> Batch | None:
     batch = Batch(begin, begin + LOG_OVERHEAD + size, base, epoch, crc, *rest)
     if batch.count < 0 or batch.last_offset_delta < 0 or batch.resume_at > MOST_OFFSET:
         raise CorruptMessage(
-            f"impossible head: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
+            f"impossible header: {batch.count} records up to offset {batch.last_offset}", begin, batch.base_offset
         )
     return batch
 
 
 class Head(NamedTuple):
-    """What decides how a batch goes on, of its head: a fourth of what a Batch takes to make."""
+    """Fields of a batch header that decide whether its records may be forwarded; a Batch takes four times as long to
+    make."""
 
     base_offset: int
     size: int  # bytes of the batch
     crc: int
     attributes: int
     last_offset_delta: int
-    number: int  # of records
+    number: int  # number of records
 
 
 def head_of(buffer: Bytes, begin: int) -> Head | None:
-    """The head of a batch that is there whole, and says nothing that no batch says; None: batch_at() knows why not."""
+    """Return the header of a complete and plausible batch; None otherwise: batch_at() finds out why."""
     if len(buffer) - begin < OVERHEAD:
         return None
     base, size, magic, crc, attributes, delta, count = _DECIDING.unpack_from(buffer, begin)
@@ -143,7 +144,8 @@ def head_of(buffer: Bytes, begin: int) -> Head | None:
 
 
 def under_producer(batch: memoryview, records: memoryview, attributes: int, producer: tuple[int, int, int]) -> bytes:
-    """The head of a whole batch with other attributes and another producer, base offset 0, without a leader epoch.
+    """Return the header of a complete batch with other attributes and another producer, base offset 0, without a leader
+    epoch.
 
     producer: id, epoch and base sequence; -1 each: none.
     """
@@ -166,7 +168,7 @@ def head_over(
     count: int,
     base_offset: int = 0,
 ) -> bytes:
-    """The head of a batch of these records, as they stand in it, without a leader epoch.
+    """Return the header of a batch of these encoded records, without a leader epoch.
 
     timestamps_ms: the first and the newest.  producer: id, epoch and base sequence; -1 each: none.
     """
@@ -174,6 +176,7 @@ def head_over(
 
 
 def _headed(checked: bytes, records: Bytes, base_offset: int) -> bytes:
-    """The whole head: `checked`, which the checksum covers, and what stands before it, without a leader epoch."""
+    """Return the whole header: `checked`, the checksummed fields, and the fields before them, without a leader
+    epoch."""
     checksum = crc32c(records, crc32c(checked))
     return _START.pack(base_offset, OVERHEAD - LOG_OVERHEAD + len(records), -1, 2, checksum) + checked

@@ -1,12 +1,12 @@
-"""The loop over the records of batches as it is compiled: see kafkawire.formats.compiled.
+"""Compiled loop over the records of batches: see kafkawire.formats.compiled.
 
     segments    one row each: begin, end, records, start, base offset, last offset, first timestamp, stamped (0|1),
                 appended_ms
     out         offsets, key_at, key_size, value_at, value_size, timestamps, their types, header_at, header_size: rows
                 as long as there can be messages
 
-It returns how many messages it found, whether any has headers, and where it stopped; the pure form (columns.py) reads
-that record again to say why.
+It returns the number of messages, whether any has headers, and where it stopped; columns.py reads that record again in
+pure Python to say why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FIELDS = 9
 
 
 def _number(data: Any, at: Any, end: Any) -> tuple[Any, Any]:
-    """(a zigzag number, where the next field begins: -1 where it does not end before `end` or in ten bytes)."""
+    """Return (a zigzag number, where the next field begins: -1 if it does not end before `end` or in ten bytes)."""
     number = np.uint64(0)
     shift = np.uint64(0)
     while at < end:
@@ -40,7 +40,7 @@ number = numba.njit(_number)
 
 
 def _behind_headers(data: Any, at: Any, end: Any, count: Any) -> Any:
-    """Where `count` headers end; -1 where they do not before `end`."""
+    """Return where `count` headers end; -1 if they do not end before `end`."""
     for _ in range(count):
         size, at = number(data, at, end)
         if at < 0 or size < 0 or size > end - at:
@@ -56,7 +56,7 @@ behind_headers = numba.njit(_behind_headers)
 
 
 def index(data: Any, segments: Any, out: Any) -> tuple[Any, Any, Any, Any]:
-    """(messages found, those with headers, segment (-1: done) and position where it stopped)."""
+    """Fill out, and return (messages found, those with headers, segment (-1: done) and position where it stopped)."""
     n = 0
     with_headers = 0
     for s in range(segments.shape[0]):

@@ -1,11 +1,11 @@
-"""Records of a record batch, one by one.
+"""Read the records of a record batch one by one.
 
     record   length  attributes:int8=0  timestamp_delta  offset_delta  key  value  header_count  headers
-    key      length (-1: null)  bytes           value the same
+    key      length (-1: null)  bytes           value length (-1: null) bytes
     header   length  name in UTF-8  value: length (-1: null)  bytes
 
-All numbers are varints; length counts what follows it.  Deltas are those from the batch's first timestamp and base
-offset, and may be negative.  With a codec the records are compressed as one blob; head and count stay plain.
+All numbers are varints; length counts what follows it.  Deltas are relative to the batch's first timestamp and base
+offset, and may be negative.  With a codec the records are compressed as one blob; header and count stay plain.
 
 Source: org.apache.kafka.common.record.DefaultRecord.
 """
@@ -35,20 +35,21 @@ class Record(NamedTuple):
 
 
 def check_crc(buffer: Bytes, batch: Batch) -> None:
-    """Raises CorruptMessage for a batch whose bytes are not those its checksum was made of."""
+    """Raise CorruptMessage for a batch whose bytes do not match its checksum."""
     check_bytes(buffer, batch.begin, batch.end, batch.crc, batch.base_offset)
 
 
 def check_bytes(buffer: Bytes, begin: int, end: int, crc: int, base_offset: int) -> None:
-    """The same for a batch of which no more is known."""
+    """Raise CorruptMessage for bytes that do not match a batch's checksum, if only these values of its header are
+    known."""
     if crc32c(memoryview(buffer)[begin + CRC_FROM : end]) != crc:
         raise CorruptMessage("wrong checksum", begin, base_offset)
 
 
 def opened(buffer: Bytes, batch: Batch, budget: OpenBudget) -> bytes:
-    """The bytes of a batch's records, decompressed.
+    """Return the decompressed bytes of a batch's records.
 
-    Raises CorruptMessage, and LibraryMissing where the codec's package is not installed.
+    Raises CorruptMessage, and LibraryMissing if the codec's package is not installed.
     """
     records = memoryview(buffer)[batch.begin + OVERHEAD : batch.end]
     if not batch.codec:
@@ -64,9 +65,11 @@ def opened(buffer: Bytes, batch: Batch, budget: OpenBudget) -> bytes:
 def records(
     buffer: Bytes, batch: Batch, check_crcs: bool = True, limit: int = OPEN_LIMIT, budget: OpenBudget | None = None
 ) -> Iterator[Record]:
-    """All records of a batch, those of a control batch too.  It opens to limit bytes at most, or what budget has left.
+    """Yield all records of a batch, also of a control batch.  It may decompress to at most limit bytes, or what budget
+    has left.
 
-    Raises CorruptMessage for a wrong checksum before the first, and where the bytes are no records, after those before.
+    Raises CorruptMessage for a wrong checksum before the first record, and for damaged records after yielding those
+    before.
     """
     if check_crcs:
         check_crc(buffer, batch)
@@ -80,15 +83,15 @@ def records(
             ) from why
         yield record
     if at != len(data):
-        raise CorruptMessage(f"{len(data) - at} bytes behind the last record", batch.begin, batch.base_offset)
+        raise CorruptMessage(f"{len(data) - at} bytes after the last record", batch.begin, batch.base_offset)
 
 
 def _record(data: bytes, at: int, batch: Batch) -> tuple[Record, int]:
     length, at = varint(data, at)
     end = at + length
     if length < 0 or end > len(data):
-        raise ValueError(f"it says {length} bytes, {len(data) - at} are left")
-    time_delta, at = varint(data, at + 1)  # behind the attributes, which nothing uses
+        raise ValueError(f"it declares {length} bytes, {len(data) - at} are left")
+    time_delta, at = varint(data, at + 1)  # after the attributes, which nothing uses
     offset_delta, at = varint(data, at)
     key, at = _blob(data, at, end)
     value, at = _blob(data, at, end)
@@ -111,5 +114,5 @@ def _blob(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
     if size < 0:
         return None, at
     if size > end - at:
-        raise ValueError(f"a field of {size} bytes where {end - at} are left")
+        raise ValueError(f"a field of {size} bytes, with {end - at} left")
     return data[at : at + size], at + size

@@ -1,11 +1,12 @@
-"""Record batches found by their heads: which are complete, which hold messages to deliver, where to go on.  Opens none.
+"""Scanner of record batches by their headers: finds complete ones, those with messages to deliver, and the offset to
+resume at, without decompressing any.
 
-    delivered    a run each: a batch is atomic, with a codec and without
-    left out     what ends before the wanted position; batches that end a transaction (control), those of transactions
-                 that were aborted, and those that a cleaner has emptied.  Reading goes on behind them
+    delivered    one run each: a batch is atomic, with or without a codec
+    left out     batches that end before the wanted offset, that end a transaction (control), belong to an
+                 aborted transaction, or were emptied by a cleaner.  Reading resumes after them
 
-The checksum of what is left out is checked here: otherwise a wrong bit in a head would lose messages without a word.
-The checksum of what is delivered is left to its reader.
+The checksum of a batch that is left out is checked here: otherwise a wrong bit in its header would silently lose
+messages.  The reader checks the checksum of a delivered batch.
 
 Source: org.apache.kafka.clients.consumer.internals.CompletedFetch (aborted transactions, KIP-98).
 """
@@ -33,29 +34,29 @@ from kafkawire.formats.v2.read import check_crc, records
 from kafkawire.model import RECORD_BATCH, Entry, Run, Scan
 from kafkawire.primitives import Bytes
 
-Aborted = Iterable[tuple[int, int]]  # producer id, first offset of a transaction that it aborted
+Aborted = Iterable[tuple[int, int]]  # producer id, first offset of an aborted transaction
 
 _CONTROL_KEY = struct.Struct(">hh")  # version, type
 _ABORT = 0
-KEPT_BACK = TRANSACTIONAL | CONTROL  # what may be: most batches are of no transaction, and asked nothing more
-LOWEST = -(1 << 63)  # as a start: everything is wanted
+KEPT_BACK = TRANSACTIONAL | CONTROL  # may be left out; a batch with neither is not checked further
+LOWEST = -(1 << 63)  # as a start: every batch is wanted
 _START = struct.Struct(">qi")  # base offset, size
 _FIRST_FIELDS = struct.Struct(">q15xi")  # base offset, last offset delta
 
 
 class AbortedTransactions:
-    """Which batches of a fetch belong to transactions that were aborted, by the list in its response.
+    """Aborted transactions of a fetch response, which say which of its batches to leave out.
 
-    A transaction begins at its first offset and ends with its producer's abort marker, so batches have to be asked
-    about in the order of the log.  Nothing lasts beyond a response: each brings the list that it needs.
+    A transaction begins at its first offset and ends with its producer's abort marker, so batches have to be passed in
+    the order of the log.  No state outlives a response: each has the list that it needs.
     """
 
     def __init__(self, aborted: Aborted = ()) -> None:
-        self._to_begin = sorted(((first, producer) for producer, first in aborted), reverse=True)  # the next one last
+        self._to_begin = sorted(((first, producer) for producer, first in aborted), reverse=True)  # next one last
         self._open: set[int] = set()  # producer ids
 
     def contain(self, buffer: Bytes, batch: Batch) -> bool:
-        """Whether the batch holds messages of an aborted transaction.  Raises CorruptMessage for a damaged marker."""
+        """True if the batch has messages of an aborted transaction.  Raises CorruptMessage for a damaged marker."""
         if batch.producer_id < 0 or not (self._to_begin or self._open):
             return False
         while self._to_begin and self._to_begin[-1][0] <= batch.last_offset:
@@ -78,11 +79,12 @@ def _ends_by_abort(buffer: Bytes, batch: Batch) -> bool:
 
 
 def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, begin: int = 0) -> Scan:
-    """Find the complete batches from byte `begin` on of what was fetched at offset start.
+    """Find the complete batches from byte `begin` of a buffer fetched at offset start.
 
-    A cut last batch is no damage.  Damage is a size or a head that no batch has, a batch whose offsets do not lie
-    behind those of the one before, and a wrong checksum of what would be left out; UnknownMagic where an entry of
-    another format stands.  What is left out in front of damage is behind: then it is the next fetch that meets it.
+    A truncated last batch is not damage.  Damage is an impossible size or header, a batch whose offsets do not follow
+    those of the batch before, and a wrong checksum of a batch that would be left out; UnknownMagic is an entry of
+    another format.  If only batches that are left out precede the damage, the scan resumes after them, and the next
+    fetch meets the damage.
     """
     transactions = AbortedTransactions() if aborted is None else aborted
     runs: list[Run] = []
@@ -102,7 +104,7 @@ def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, 
             if (batch := batch_at(buffer, at)) is None:
                 break
             if batch.base_offset < reached:
-                why = f"it begins at offset {batch.base_offset}, and what is before it ends at {reached - 1}"
+                why = f"it begins at offset {batch.base_offset}, and the batch before it ends at {reached - 1}"
                 raise CorruptMessage(why, batch.begin, batch.base_offset)
             withheld = transactions.contain(buffer, batch) or batch.control
             if batch.last_offset >= start:
@@ -124,7 +126,7 @@ def scan(buffer: Bytes, start: int, aborted: AbortedTransactions | None = None, 
 
 
 def run_of(batch: Batch) -> Run:
-    """A batch as a run: atomic, also without a codec."""
+    """Return a batch as a run: atomic, also without a codec."""
     return Run(batch.begin, batch.end, batch.codec, 2, batch.count, batch.resume_at)
 
 
@@ -136,24 +138,25 @@ def _needed(buffer: Bytes, at: int) -> int:
 
 
 def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
-    """The run itself: a batch is never cut."""
+    """Yield the run itself: a batch is never split."""
     yield run
 
 
 def before(buffer: Bytes, run: Run, until: int) -> Run | None:
-    """The run, where all of it stands before position `until`; else None: a batch is never cut."""
+    """Return the run if all of it is before offset `until`, else None: a batch is never split."""
     return run if run.resume_at <= until else None
 
 
 def stamped(buffer: Bytes, run: Run) -> bool:
-    """Whether a broker set the timestamps of the batch (LogAppendTime)."""
+    """True if a broker set the timestamps of the batch (LogAppendTime)."""
     return bool(buffer[run.begin + CRC_FROM + 1] & LOG_APPEND_TIME)
 
 
 def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
-    """The batch that begins at byte `begin`; None: where it ends is unknown, since its head leads to no other entry.
+    """Return the batch at byte `begin`; None if its end is unknown, because no entry follows at the end that its header
+    gives.
 
-    Its offset is that of its last message, as that of a wrapper is.
+    Its offset is the offset of its last message, as for a wrapper.
     """
     try:
         batch = batch_at(buffer, begin)
@@ -169,7 +172,7 @@ def entry_at(buffer: Bytes, begin: int, position: int) -> Entry | None:
 
 
 def behind(buffer: Bytes, begin: int, position: int) -> int | None:
-    """The offset behind a batch whose head stands at byte `begin`; None: not even that is there."""
+    """Return the offset after the batch whose header is at byte `begin`; None if the header is incomplete."""
     if len(buffer) - begin < _FIRST_FIELDS.size:
         return None
     base, delta = _FIRST_FIELDS.unpack_from(buffer, begin)

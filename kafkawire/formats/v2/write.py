@@ -1,15 +1,15 @@
-"""Messages to record batches, as a producer sends them: one batch a set, of one codec.  The layout: see layout.py.
+"""Encode messages as record batches for a producer: one batch per set, with one codec. layout.py describes the layout.
 
-    encode(rows)             rows as any format takes them, with header blocks beside them
-    encode_lists(...)        the same from lists
-    encode_columns(columns)  the same from columns, without an object a message
-    may_pass(batch)          whether the records of a fetched one may go on as they are, under the head of a producer
+    encode(rows)             rows in the form of all formats, with header blocks
+    encode_lists(...)        messages in lists
+    encode_columns(columns)  rows of columns, without one object per message
+    may_pass(batch)          True if the records of a fetched batch may be forwarded unchanged, with a producer's header
 
-Offsets of records count by one, and the base offset is 0: a broker refuses anything else from a producer.  A
-timestamp that is None or below 0 is -1, no timestamp.  Without a producer id (KIP-98) producer id, epoch and sequence
-are -1; partition leader epoch always is.
+Offsets of records count by one, and the base offset is 0: a broker refuses anything else from a producer.  A timestamp
+that is None or below 0 is -1, no timestamp.  Without a producer id (KIP-98) producer id, epoch and sequence are -1;
+partition leader epoch always is.
 
-Records are written by compiled loops where numba is there (writeloops.py), else in pure Python: several times slower,
+Records are written by compiled loops if numba is installed (writeloops.py), else by pure Python: several times slower,
 the same bytes.
 
 Source: org.apache.kafka.common.record.MemoryRecordsBuilder, DefaultRecord, LogValidator.
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 Blobs = Sequence[Bytes | None]
 Row = tuple[int, Bytes | None, Bytes | None, int | None]  # offset, key, value, timestamp in ms
 NO_TIMESTAMP = -1
-_VARINTS = tuple(written(number) for number in range(1 << 13))  # those of at most two bytes
+_VARINTS = tuple(written(number) for number in range(1 << 13))  # varints of at most two bytes
 _NULL = written(-1)
 # Bytes of a record besides key, value and headers, at most: DefaultRecord.MAX_RECORD_OVERHEAD.
 RECORD_OVERHEAD = 21
 
-MANY = 64  # messages in lists: for fewer the compiled loops cost more than they save
+MANY = 64  # messages in lists; for fewer, the compiled loops cost more than they save
 
 _OFFSET = struct.Struct(">q")
 _LARGEST = (1 << 31) - 1
@@ -58,10 +58,10 @@ _LARGEST = (1 << 31) - 1
 
 
 def encode(rows: Iterable[Row], codec: int = 0, headers: Blobs | None = None) -> bytes:
-    """One batch of all rows in their order; b"" for no rows.  The first offset is the batch's, the others follow it.
+    """Encode all rows in order as one batch; b"" for no rows.  The first offset is the batch's, the others follow it.
 
-    headers: a block for each row, None for none; None: no row has any.  LocalError for a codec there is not, or a
-    batch over 2 GiB.
+    headers: a block or None for each row; None: no row has headers.  Raises LocalError for an unknown codec, or a batch
+    over 2 GiB.
     """
     rows = list(rows)
     if not rows:
@@ -72,7 +72,7 @@ def encode(rows: Iterable[Row], codec: int = 0, headers: Blobs | None = None) ->
 
 
 def _numbered_from(offset: int, made: bytes) -> bytes:
-    """A batch that begins at an offset; no checksum covers it."""
+    """Return a batch with this base offset; no checksum covers it."""
     return made if offset == 0 else _OFFSET.pack(offset) + made[_OFFSET.size :]
 
 
@@ -83,7 +83,7 @@ def encode_lists(
     headers: Blobs | None,
     codec: int = 0,
 ) -> bytes:
-    """One batch of messages that are given as lists of equal length, at least one."""
+    """Encode messages given as lists of equal length, at least one, as one batch."""
     return encode_lists_by(ready() if len(keys) >= MANY else None, keys, values, timestamps_ms, headers, codec)
 
 
@@ -95,7 +95,7 @@ def encode_lists_by(
     headers: Blobs | None,
     codec: int = 0,
 ) -> bytes:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Encode messages given as lists as one batch with these kernels; None: in pure Python."""
     stamps = _stamps(timestamps_ms)
     first = stamps[0] if stamps else NO_TIMESTAMP
     newest = max(stamps) if stamps else NO_TIMESTAMP
@@ -108,12 +108,12 @@ def encode_lists_by(
 
 
 def encode_columns(parts: Sequence[Stretch], codec: int = 0) -> bytes:
-    """One batch of rows of columns, at least one."""
+    """Encode rows of columns, at least one, as one batch."""
     return encode_columns_by(ready(), parts, codec)
 
 
 def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: int = 0) -> bytes:
-    """The same by a form of one's choice; None: in pure Python."""
+    """Encode rows of columns as one batch with these kernels; None: in pure Python."""
     if kernels is not None:
         found = kernels.records(parts)
         return _batch(found.data, found.rows, found.first_timestamp_ms, found.max_timestamp_ms, codec)
@@ -122,14 +122,14 @@ def encode_columns_by(kernels: Kernels | None, parts: Sequence[Stretch], codec: 
 
 
 def _stamps(timestamps_ms: Sequence[int | None] | None) -> list[int] | None:
-    """Timestamps as a batch has them; None: no message has one."""
+    """Return timestamps for a batch; None if no message has one."""
     if timestamps_ms is None or timestamps_ms.count(None) == len(timestamps_ms):
         return None
     return [NO_TIMESTAMP if stamp is None or stamp < 0 else stamp for stamp in timestamps_ms]
 
 
 def _batch(records: Bytes, count: int, first: int, newest: int, codec: int) -> bytes:
-    """The head, and behind it the records, compressed if a codec is given."""
+    """Return the header followed by the records, compressed if a codec is given."""
     data = compression.compress(codec, records, 2) if codec else records
     if len(data) + OVERHEAD > _LARGEST:
         raise LocalError(f"a record batch of {len(data)} bytes does not fit format v2")
@@ -144,19 +144,19 @@ def _batch(records: Bytes, count: int, first: int, newest: int, codec: int) -> b
     return b"".join((head, data))
 
 
-# ---- a batch that exists -------------------------------------------------------------------------------------------
+# ---- existing batches ----------------------------------------------------------------------------------------------
 
 
 def may_pass(entries: Bytes, begin: int, start: int) -> bool:
-    """Whether a broker takes the records of a fetched batch from a producer, and all of them are wanted from offset
-    start on.
+    """True if a broker accepts the records of a fetched batch from a producer, and all of them are at or after offset
+    start.
 
-    Not those of a batch whose records were removed by a cleaner (compaction), nor times that a broker set: they would
-    become those of the producer.  Raises CorruptMessage for a wrong checksum: the new head would have a right one.
+    It does not accept a batch from which a cleaner removed records (compaction); and timestamps set by a broker would
+    become the producer's.  Raises CorruptMessage for a wrong checksum, because the new header would have a right one.
     """
     head = head_of(entries, begin)
     if head is None:
-        batch_at(entries, begin)  # raises where that is no batch
+        batch_at(entries, begin)  # raises if it is not a batch
         return False
     base, size, crc, attributes, delta, number = head
     if number != delta + 1 or base < start or attributes & (LOG_APPEND_TIME | CONTROL):
@@ -166,13 +166,13 @@ def may_pass(entries: Bytes, begin: int, start: int) -> bool:
 
 
 def check(entries: Bytes) -> CorruptMessage | None:
-    """The first damage in complete batches: a wrong checksum, or records that make no sense."""
+    """Return the first damage in complete batches: a wrong checksum, or damaged records; None if there is none."""
     at, view = 0, memoryview(entries)
     try:
         while at < len(view):
             batch = batch_at(view, at)
             if batch is None:
-                return CorruptMessage(f"cut {len(view) - at} bytes after its beginning", at)
+                return CorruptMessage(f"truncated {len(view) - at} bytes after its beginning", at)
             for _ in records(view, batch):
                 pass
             at = batch.end
@@ -182,7 +182,7 @@ def check(entries: Bytes) -> CorruptMessage | None:
 
 
 def count(entries: Bytes) -> int:
-    """Records of complete batches, by their heads."""
+    """Return the number of records of complete batches, by their headers."""
     found = at = 0
     while (batch := batch_at(entries, at)) is not None:
         found, at = found + batch.count, batch.end
@@ -190,16 +190,15 @@ def count(entries: Bytes) -> int:
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
-    """A part of one batch as two, cut near the middle of its bytes, or behind its `first` records; [part] where it is a
+    """Return a part of one batch as two, split near the middle of its bytes or after its `first` records; [part] for a
     single record.
 
-    Both are compressed again with its codec, under heads without a producer, and keep their offsets.  Where the part
-    has a resume_at the first half gets that of its own last record.  Raises CorruptMessage for a batch that cannot be
-    read.
+    Both are compressed again with its codec, get headers without a producer, and keep their offsets.  If the part has a
+    resume_at, the first half gets that of its own last record.  Raises CorruptMessage for a batch that cannot be read.
     """
     batch = batch_at(part.entries, 0)
     if batch is None:
-        raise CorruptMessage(f"cut {len(part.entries)} bytes after its beginning", 0)
+        raise CorruptMessage(f"truncated {len(part.entries)} bytes after its beginning", 0)
     if batch.count < 2:
         return [part]
     columns = _columns(part, batch)
@@ -235,7 +234,7 @@ def _records(
     stamps: list[int] | None,
     headers: Blobs | None,
 ) -> bytes:
-    """Records of all messages, side by side."""
+    """Return the records of all messages, side by side."""
     count, out = len(keys), list[bytes]()
     add, known, limit = out.append, _VARINTS, len(_VARINTS)
     blocks: Iterable[Bytes | None] = repeat(NO_HEADERS, count) if headers is None else headers
@@ -259,14 +258,14 @@ def _records(
 
 
 def _numbers(count: int) -> list[bytes]:
-    """The varints of 0, 1, 2 .. as so many offset deltas."""
+    """Return the varints of 0, 1, 2 .. as `count` offset deltas."""
     found = list(_VARINTS[:count])
     found += map(written, range(len(found), count))
     return found
 
 
 def _deltas(stamps: list[int] | None, count: int) -> Iterable[bytes]:
-    """The varint of each timestamp less the first."""
+    """Return the varint of each timestamp minus the first."""
     if stamps is None or stamps.count(stamps[0]) == count:
         return repeat(_VARINTS[0], count)
     base, known, limit = stamps[0], _VARINTS, len(_VARINTS)

@@ -1,10 +1,10 @@
-"""The loop that writes the records of a batch as it is compiled: see kafkawire.formats.compiled.
+"""Compiled loop that writes the records of a batch: see kafkawire.formats.compiled.
 
-data                       what the places point into
-key_at, key_size ...       a row each; a size of -1 is null
+data                       bytes that the positions refer to
+key_at, key_size ...       one item per row; a size of -1 is null
 stamps                     timestamps in ms; of length 0: no row has one
-header_at, header_size     header blocks, a size of 0 or less for none; of length 0: no row has any
-out                        as long as the rows may become
+header_at, header_size     header blocks, a size of 0 or less: no headers; length 0: no row has any
+out                        large enough for all rows
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RECORD_BYTES = 40  # of a record besides key, value and headers, at most
 
 
 def put(out: Any, at: Any, number: Any) -> Any:
-    """Write a number as a varint; where the next field begins."""
+    """Write a number as a varint, and return where the next field begins."""
     rest = np.uint64(number << 1) ^ np.uint64(number >> 63)
     while rest > np.uint64(0x7F):
         out[at] = np.uint8(rest & np.uint64(0x7F) | np.uint64(0x80))
@@ -30,7 +30,7 @@ def put(out: Any, at: Any, number: Any) -> Any:
 
 
 def length(number: Any) -> Any:
-    """Bytes of a number as a varint."""
+    """Return the bytes of a number as a varint."""
     rest = np.uint64(number << 1) ^ np.uint64(number >> 63)
     size = 1
     while rest > np.uint64(0x7F):
@@ -39,8 +39,8 @@ def length(number: Any) -> Any:
     return size
 
 
-put_number: Any = None  # the compiled form of put(): what records() calls
-length_of: Any = None  # that of length()
+put_number: Any = None  # the compiled put() that records() calls
+length_of: Any = None  # the compiled length()
 
 
 def records(
@@ -59,9 +59,9 @@ def records(
     out: Any,
     at: Any,
 ) -> tuple[Any, Any]:
-    """Write the rows since..until from byte `at` on; (where they end, the largest timestamp).
+    """Write the rows since..until at byte `at`, and return (their end, the largest timestamp).
 
-    number: offset delta of the first of them.  first: timestamp of the batch's first record.
+    number: offset delta of the first row.  first: timestamp of the batch's first record.
     """
     timed, headed = stamps.shape[0] > 0, header_at.shape[0] > 0
     newest = np.int64(-1)

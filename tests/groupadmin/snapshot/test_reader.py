@@ -54,7 +54,7 @@ def test_a_broker_that_has_just_started_does_not_say_that_there_are_no_topics():
         assert read_cluster(f.world).view.partitions("t") == [0]
         f.kafka.uninformed = {1, 2}
         assert set(read_cluster(f.world).topics) == {"t", OFFSETS_TOPIC}
-        assert [text.split(":")[0] for text in f.told] == ["no broker of the cluster tells what there is"]
+        assert [text.split(":")[0] for text in f.told] == ["no broker of the cluster has metadata"]
         alone = replace(f.world, session=None, bootstrap=f.kafka.bootstrap)
         with pytest.raises(NothingKnown):
             read_cluster(alone)
