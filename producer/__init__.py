@@ -1,4 +1,4 @@
-"""The producer: batches, the sender to partition leaders, and the API for programs.
+"""Kafka producer: batches, the sender to partition leaders, and the API for programs.
 
     from producer import Producer
 

@@ -1,7 +1,7 @@
-"""Accumulator of messages not acknowledged yet: in buckets by partition, counted, bounded in number and bytes.
+"""Accumulator of messages not acknowledged yet: buckets by partition, with counts and limits in number and bytes.
 
     Appender      puts a message into its bucket, in the thread that sends: encodes it, chooses its partition, checks
-                  its size, waits for room.  A message that it refuses is not queued at all
+                  its size, waits for room.  A refused message is not queued
     Accumulator   the buckets of the open round.  Thread-safe; its lock is held for a few steps, never during a wait
 
 A round is the messages put between two calls of take().  The first message of a round, and one that fills a bucket,
@@ -50,8 +50,9 @@ class TopicInfo:
 class Counts:
     """Messages of a producer since it began: sent = acked + failed + pending.
 
-    unacknowledged: part of acked: only sent, because no broker acknowledges them (acks 0; Kafka 0.7 without confirm).
-    maybe_lost: part of unacknowledged: their connection broke before the broker answered a barrier behind them.
+    unacknowledged: those of acked that were only sent, because no broker acknowledges them (acks 0; Kafka 0.7 without
+    confirm). maybe_lost: those of unacknowledged whose connection broke before the broker answered a barrier after
+    them.
     """
 
     sent: int = 0
@@ -73,7 +74,7 @@ class Rows(NamedTuple):
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
     sizes: Sequence[int]
-    timestamp_ms: int | None  # of all of them
+    timestamp_ms: int | None  # of all messages
     headers: Sequence[bytes | None] | None = None
 
     def part(self, rows: slice) -> Rows:
@@ -120,12 +121,12 @@ class Accumulator:
         listener: Listener | None = None,
         headers: bytes | None = None,
     ) -> Delivery | None:
-        """Put a row (key, value, timestamp) of `size` bytes into the bucket of a partition; None: that of messages
-        without a key.
+        """Put a row (key, value, timestamp) of `size` bytes into the bucket of a partition; None: the bucket of
+        messages without a key.
 
         headers: their block (kafkawire.headers).
 
-        Returns None when there is no room, and puts nothing.  Raises the reason given to close().
+        Returns None, putting nothing, if there is no room.  Raises the reason given to close().
         """
         with self.lock:
             if self._pending >= self._max_messages or (self._bytes and self._bytes + size > self._max_bytes):
@@ -161,7 +162,7 @@ class Accumulator:
         deliveries: Deliveries,
         listener: Listener | None = None,
     ) -> int:
-        """Put as many of the rows as there is room for into one bucket; their number."""
+        """Put as many of the rows as there is room for into one bucket, and return their number."""
         size = sum(rows.sizes)
         with self.lock:
             room = self._max_messages - self._pending
@@ -204,7 +205,8 @@ class Accumulator:
         deliveries: Deliveries,
         listener: Listener | None = None,
     ) -> bool:
-        """Put all rows, each into the bucket of its partition (None: as put()).  False: there is no room for all."""
+        """Put all rows, each into the bucket of its partition (None: as put()).  Return False if there is no room for
+        all."""
         size, count = sum(rows.sizes), len(rows.sizes)
         places: list[tuple[Bucket, int]] = []
         full = False
@@ -241,7 +243,7 @@ class Accumulator:
         return True
 
     def _open(self, info: TopicInfo, partition: PartitionId | None) -> Bucket:
-        """The round's bucket of a partition, created if missing.  Called with the lock held."""
+        """Return the round's bucket of a partition, created if missing.  Called with the lock held."""
         self._check_open()
         free = partition is None
         if partition is None:
@@ -278,7 +280,7 @@ class Accumulator:
         return list(self._topics.values())
 
     def take(self) -> list[Bucket]:
-        """The buckets of the round; messages put from now on go into new ones."""
+        """Return the buckets of the round; messages put from now on go into new ones."""
         with self.lock:
             taken, self._round = self._round, []
             for bucket in taken:
@@ -335,7 +337,7 @@ class Accumulator:
             )
 
     def failures(self) -> tuple[int, Exception | None]:
-        """Number of messages that failed since the last call, and the first reason."""
+        """Return the number of messages that failed since the last call, and the first reason."""
         with self.lock:
             count, reasons = self._unreported_count, self._unreported
             self._unreported_count, self._unreported = 0, []
@@ -343,14 +345,14 @@ class Accumulator:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterable[list[T]]:
-    """Lists of `size` items; the last one may be shorter."""
+    """Yield lists of `size` items; the last one may be shorter."""
     source = iter(items)
     while chunk := list(islice(source, size)):
         yield chunk
 
 
 class Appender:
-    """Encodes messages and puts them into the accumulator of one producer, which was started before.
+    """Encoder of messages, which puts them into the accumulator of one started producer.
 
     find_topic: waits for the metadata of a topic, and raises the reason when there is none.  wait_room: waits, with a
     timeout in seconds, until there may be room.
@@ -388,7 +390,8 @@ class Appender:
         patient: bool = False,
         headers: Headers | None = None,
     ) -> Delivery:
-        """Put one message.  patient: wait for room without queue.enqueue.timeout.ms.  Raises as Producer.send()."""
+        """Put one message.  patient: wait for room without queue.enqueue.timeout.ms.  Raises the exceptions of
+        Producer.send()."""
         info = self._accumulator.topic(topic) or self._topic_info(topic)
         plugins = self._plugins
         data = value if type(value) is bytes and plugins.takes_bytes else plugins.encoded(topic, value)
@@ -425,7 +428,7 @@ class Appender:
         *,
         headers: list[Headers | None] | None = None,
     ) -> None:
-        """Put messages without keys, all into one partition.  Raises as Producer.send()."""
+        """Put messages without keys, all into one partition.  Raises the exceptions of Producer.send()."""
         info = self._topic_info(topic)
         data = self._encoded_all(topic, values)
         self._put_all(info, None, self._rows(info, [None] * len(data), data, headers), deliveries, listener)
@@ -440,7 +443,7 @@ class Appender:
         *,
         headers: list[Headers | None] | None = None,
     ) -> None:
-        """Put messages with keys (None: no key), as many keys as values.  Raises as Producer.send()."""
+        """Put messages with keys (None: no key), as many keys as values.  Raises the exceptions of Producer.send()."""
         info = self._topic_info(topic)
         data = self._encoded_all(topic, values)
         if not self._put_together(info, data, keys, deliveries, listener, headers=headers):
@@ -500,8 +503,8 @@ class Appender:
         *,
         headers: list[Headers | None] | None,
     ) -> bool:
-        """Put messages with keys all at once.  False, and nothing is put: each has to be put by itself, since one of
-        them may be refused, or wait for room."""
+        """Put messages with keys all at once.  Return False, putting nothing, if each has to be put alone, since one
+        may be refused or wait for room."""
         if not (self._keys and self._chooses):
             return False
         indexes = self._plugins.partitions_of(keys, len(info.partitions))
@@ -539,7 +542,7 @@ class Appender:
         return info
 
     def _choose(self, info: TopicInfo, key: Any, partition: PartitionId | None) -> PartitionId | None:
-        """The partition of a message; None: the one for messages without a key.  Raises PartitionerFailed."""
+        """Return the partition of a message; None: the one for messages without a key.  Raises PartitionerFailed."""
         partitions = info.partitions
         if partition is None and not self._chooses:
             return None

@@ -1,4 +1,4 @@
-"""Link to a broker that never answers produce requests (0.7), with barriers that show which of them it has handled.
+"""Link to a broker that never answers produce requests (0.7), with barriers that show which requests it has handled.
 
 Such a broker handles the requests of a connection in order, and closes the connection on one that it refuses.  So the
 response to any other request (the dialect's barrier) confirms everything sent before it on the same connection.
@@ -42,13 +42,13 @@ class BarrierLink:
     While there are any, a barrier is in flight or due.
     """
 
-    draining = False  # what is lost with a connection says which request the broker refused: it is not waited for
+    draining = False  # not used: what is lost with a connection tells which request the broker refused
 
     def __init__(self, link: Link, barrier: Callable[[TopicPartition], Request[Any]], confirm: bool) -> None:
         self.proven = False
         self.unconfirmed = 0
         self._link, self._make, self._confirm = link, barrier, confirm
-        link.keeps_sent = not confirm  # nothing of it is sent again
+        link.keeps_sent = not confirm  # nothing that was sent is sent again
         self._barriers: deque[_Barrier] = deque()  # in flight, oldest first
         self._tp: TopicPartition | None = None  # of the newest produce request
 
@@ -75,7 +75,8 @@ class BarrierLink:
         self._link.close()
 
     def produce(self, request: Request[Any], tp: TopicPartition) -> bool:
-        """Send a produce request with entries of tp.  True: receive() will return its response.  Raises LinkLost."""
+        """Send a produce request with entries of tp.  Return True if receive() will return its response.  Raises
+        LinkLost."""
         self._tp = tp
         if not self.proven and not self._barriers:
             self._send(None)
@@ -97,7 +98,8 @@ class BarrierLink:
         self._send(None)
 
     def receive(self) -> Reply:
-        """The next response.  A barrier that confirms a produce request is returned as that request's, with body None.
+        """Return the next response.  A barrier that confirms a produce request is returned as that request's, with body
+        None.
 
         Raises LinkLost.
         """
@@ -109,7 +111,7 @@ class BarrierLink:
         return Reply(barrier.confirms or barrier.request, None)
 
     def lose(self) -> int:
-        """The number of messages that may be lost with the connection; 0 at the next call."""
+        """Return the number of messages that may be lost with the connection; 0 at the next call."""
         unconfirmed, self.unconfirmed = self.unconfirmed, 0
         self.proven = False
         return unconfirmed

@@ -6,13 +6,13 @@ part that may not be sent any more is dropped, and its ticket is not called.
 
 Plain parts of one format share a batch up to batch_bytes.  A record batch is sent alone: a set has exactly one, and a
 request has either record batches or sets of older formats (Produce v3 and later, or before).  A wrapper is sent alone
-when the target takes one per set.  When the target merges them, several wrappers of one codec share a batch while their
-sum stays below 80 % of max_message_bytes, because merging compresses again.  Plain parts and wrappers, and wrappers of
-several codecs, of format v0 share a set only when the target is far: it makes one wrapper of all of them, which costs
-the broker more than another request, but less than another round trip.  Of several codecs the sum stays below 40 %:
-what the last one compresses may be twice as large.
+if the target accepts only one per set.  When the target merges them, several wrappers of one codec share a batch while
+their sum stays below 80 % of max_message_bytes, because merging compresses again.  Plain parts and wrappers, and
+wrappers of several codecs, of format v0 share a set only when the target is far: it makes one wrapper of all of them,
+which costs the broker more than another request, but less than another round trip.  With several codecs the sum stays
+below 40 %: the last codec's result may be twice as large.
 
-To a far target a request takes half of what waits, so that its response comes while the next one is sent.
+To a far target a request takes half of the waiting bytes, so that its response comes while the next one is sent.
 
 Part     entries that were submitted, with a ticket (kafkawire.model)
 Piece    a part in the queue or in flight, or one of several after a split
@@ -35,16 +35,16 @@ from producer.turns import Turns
 
 WRAPPERS_SHARE = 0.8
 CODECS_SHARE = 0.4
-FIRST_OFFSET = bytes(8)  # as an entry begins with it
-SHARED_BYTES = 1 << 20  # what waits is not shared among requests below that
+FIRST_OFFSET = bytes(8)  # first bytes of an entry with offset 0
+SHARED_BYTES = 1 << 20  # below that, waiting bytes are not shared among requests
 MESSAGE_MAX = 1000012  # message.max.bytes of brokers, by default
 PAYLOAD_MAX = 1000000  # max.message.size of 0.7, by default
 WHOLE_SET_SHARE = 0.95  # format v2 adds a header to the set it measures
 
 
 def largest_entry(message_max_bytes: int, dialect: Dialect) -> int:
-    """Largest entry in bytes.  0.7 limits the payload alone, so the header is added; the default is 0.7's, too.  Of a
-    record batch the head counts, also around a single record."""
+    """Return the largest entry in bytes. 0.7 limits the payload alone, so the header is added; the default is also
+    0.7's.  For a record batch, its header is included, even around a single record."""
     if dialect.record_batches:
         return message_max_bytes - BATCH_OVERHEAD
     if not dialect.measures_payload:
@@ -76,7 +76,7 @@ class Limits:
         return min(self.batch_bytes, int(self.max_message_bytes * WRAPPERS_SHARE))
 
     def set_bytes(self, codecs: set[int]) -> int:
-        """Of a set with parts of these codecs, 0 for plain ones."""
+        """Return the maximum bytes of a set with parts of these codecs, 0 for plain ones."""
         compressed = len(codecs - {0})
         if compressed > 1:
             return min(self.batch_bytes, int(self.max_message_bytes * CODECS_SHARE))
@@ -85,19 +85,19 @@ class Limits:
 
 @dataclass(eq=False, slots=True)
 class Seal:
-    """What a batch was sealed with, and its bytes as they are sent."""
+    """Numbers of a sealed batch, and its bytes as they are sent."""
 
     producer: ProducerId
     sequence: int
-    count: int  # sequence numbers
+    count: int  # number of sequence numbers
     buffers: list[bytes | memoryview]
-    remembered: bool = True  # the broker still knows it when it comes again: its messages are young
+    remembered: bool = True  # the broker still knows it when it is sent again: its messages are young
     sent: int = 0
     refused: int = 0  # responses that say that their attempt appended nothing
 
     @property
     def unknown(self) -> bool:
-        """It may be stored: once an attempt has an unknown outcome, no answer to a later one says that it is not."""
+        """True if it may be stored: once an attempt has an unknown outcome, no response to a later one excludes it."""
         return self.sent > self.refused
 
 
@@ -114,12 +114,14 @@ class Piece:
     split_from: Piece | None = None  # the part as submitted; None: this piece is the whole part
     last: bool = True  # of the pieces
     size: int = field(init=False)  # bytes of its entries
-    alone: bool = False  # a batch it was in was too large, or damaged
+    alone: bool = False  # was in a batch that was too large, or damaged
     tries: int = 0  # failed attempts, for any reason
     refusals: int = 0  # consecutive refusals that would most likely be repeated
-    missing_since: float | None = None  # since when it is refused as "unknown topic or partition"
-    fails_with: Exception | None = None  # fail its ticket once this piece is stored: why the rest can never be stored
-    seal: Seal | None = None  # of a record batch: how it was sent, and is sent again
+    missing_since: float | None = None  # time since which it is refused as "unknown topic or partition"
+    fails_with: Exception | None = (
+        None  # once this piece is stored, fail the ticket with this: the rest can never be stored
+    )
+    seal: Seal | None = None  # of a record batch: numbers with which it was sent, and is sent again
 
     # of the part as submitted
     reached: int | None = None  # source offset after its stored pieces
@@ -139,11 +141,11 @@ class Piece:
         return whole.over or whole.dropped
 
     def cut(self, part: Part) -> Piece:
-        """One of several pieces that replace this one."""
+        """Return one of several pieces that replace this one."""
         return Piece(part, self.ticket, self.added, split_from=self.whole, last=False, alone=True)
 
     def exceeds(self, limit: int, messages: MessageFormats) -> bool:
-        """Whether one of its entries is larger than limit; messages: Dialect.messages."""
+        """True if one of its entries is larger than limit; messages: Dialect.messages."""
         if self.size <= limit:
             return False
         run = Run(0, self.size, self.part.codec, self.part.magic, self.part.count, self.size)
@@ -153,7 +155,7 @@ class Piece:
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """The pieces of one partition that go into one request."""
+    """Pieces of one partition for one request."""
 
     tp: TopicPartition
     pieces: list[Piece]
@@ -170,27 +172,27 @@ class Batch:
 
     @property
     def refused(self) -> bool:
-        """Whether the broker refused any of its pieces at the last attempt."""
+        """True if the broker refused any of its pieces at the last attempt."""
         return any(piece.refusals for piece in self.pieces)
 
     @property
     def magic(self) -> int:
-        """The newest message format in it."""
+        """Return the newest message format in it."""
         return max(piece.part.magic for piece in self.pieces)
 
     @property
     def record_batches(self) -> bool:
-        """Whether it is one record batch, and no set of an older format."""
+        """True if it is one record batch, and no set of an older format."""
         return self.pieces[0].part.record_batch
 
     @property
     def sealed(self) -> bool:
-        """It has numbers, and goes again as it is (producer.sequences)."""
+        """True if it has numbers and is retried unchanged (producer.sequences)."""
         return self.pieces[0].seal is not None
 
     @property
     def stored_once(self) -> bool:
-        """The broker stores it once, however often it is sent: it is sealed, and its messages are not old."""
+        """True if the broker stores it once, however often it is sent: it is sealed, and its messages are not old."""
         seal = self.pieces[0].seal
         return seal is not None and seal.remembered
 
@@ -201,7 +203,7 @@ class Batch:
         return seal is not None and seal.unknown
 
     def buffers(self) -> list[bytes | memoryview]:
-        """What is sent."""
+        """Return the bytes to send."""
         first = self.pieces[0]
         if first.seal is not None:
             return first.seal.buffers
@@ -212,20 +214,20 @@ class Batch:
         return [piece.part.entries for piece in self.pieces]
 
     def _wrappers_to_merge(self) -> list[bytes | memoryview]:
-        """Several wrappers of format v1, with an offset that a producer gives, 0, in each but the first.
+        """Return several wrappers of format v1, each but the first with a producer's offset, 0.
 
-        With the offsets of the log that they are from, and from its very begin on, a broker would take their messages
-        for those of one wrapper, and then number the first one alone (LogValidator: inPlaceAssignment, before 2.4):
-        its log would have offsets twice.
+        If they kept their offsets from the beginning of a source log, a broker would mistake their messages for those
+        of one wrapper, and then number only the first one (LogValidator: inPlaceAssignment, before 2.4): its log would
+        have duplicate offsets.
         """
         first, *others = (piece.part.entries for piece in self.pieces)
         return [first, *(half for entry in others for half in (FIRST_OFFSET, memoryview(entry)[len(FIRST_OFFSET) :]))]
 
 
 def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
-    """The pieces that replace one; the last of them takes over its end conditions.
+    """Return the pieces that replace one; the last of them takes over its end conditions.
 
-    Each counts the refusals of the whole: what is refused again is split again at once.
+    Each inherits the refusals of the whole: if it is refused again, it is split again at once.
     """
     chain = [piece.cut(part) for part in halves]
     for one in chain:
@@ -235,7 +237,7 @@ def split_into(piece: Piece, halves: Sequence[Part]) -> list[Piece]:
 
 
 def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages: MessageFormats) -> Piece | None:
-    """The entries before the damage, as a piece after which the ticket fails; None when there are none.
+    """Return the entries before the damage, as a piece after which the ticket fails; None if there are none.
 
     messages: the codec of its format (Dialect.messages).
     """
@@ -250,7 +252,7 @@ def before(piece: Piece, damage: CorruptMessage, fails_with: Exception, messages
 
 
 def position(piece: Piece, damage: CorruptMessage) -> int | None:
-    """The source offset just before the damage, when the entries have source offsets."""
+    """Return the source offset just before the damage, when the entries have source offsets."""
     if piece.whole.part.resume_at is None:
         return None
     return piece.whole.reached if piece.part.atomic or damage.offset is None else damage.offset
@@ -261,7 +263,7 @@ class _Queue:
     """Queue of one partition."""
 
     pieces: deque[Piece] = field(default_factory=deque)
-    size: int = 0  # of pieces
+    size: int = 0  # bytes of its pieces
     count: int = 0  # messages in them
     in_flight: Batch | None = None
     not_before: float = 0.0  # backing off until then
@@ -272,12 +274,12 @@ class Batches:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self.bytes_pending = 0  # not completed, in flight included
+        self.bytes_pending = 0  # bytes not completed, including those in flight
         self.bytes_in_flight = 0
-        self.dropped = 0  # parts that their ticket refused, or that drop() removed
+        self.dropped = 0  # parts refused by their ticket, or removed by drop()
         self._queues: dict[TopicPartition, _Queue] = {}
         self._turns: Turns[TopicPartition] = Turns()
-        self._flushed_at: float | None = None  # parts added before do not linger
+        self._flushed_at: float | None = None  # parts added before that time do not linger
 
     @property
     def limits(self) -> Limits:
@@ -290,20 +292,20 @@ class Batches:
             self._turn_all()
 
     def __len__(self) -> int:
-        """Pieces not completed."""
+        """Return the number of pieces not completed."""
         return sum(len(q.pieces) + (len(q.in_flight.pieces) if q.in_flight else 0) for q in self._queues.values())
 
     def __bool__(self) -> bool:
         return bool(self._queues)
 
     def add(self, part: Part, ticket: Ticket, now: float) -> None:
-        """Queue a part behind all others of its partition."""
+        """Queue a part after all others of its partition."""
         queue = self._queues.get(part.tp)
         if queue is None:
             queue = self._queues[part.tp] = _Queue()
         self._put(queue, Piece(part, ticket, now))
         self.bytes_pending += len(part.entries)
-        if part.tp not in self._turns.ready:  # another piece behind makes nothing less due
+        if part.tp not in self._turns.ready:  # a piece added at the end never delays the due time
             self._turn(part.tp, queue)
 
     def flush(self, now: float) -> None:
@@ -320,14 +322,15 @@ class Batches:
         return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is not None)
 
     def head(self, tp: TopicPartition) -> Piece | None:
-        """The piece to send next; None when the partition has none, or has a batch in flight."""
+        """Return the piece to send next; None when the partition has none, or has a batch in flight."""
         queue = self._queues.get(tp)
         return queue.pieces[0] if queue and queue.pieces and queue.in_flight is None else None
 
     def due(
         self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None, far: bool = False
     ) -> list[Batch]:
-        """The batches for one request, of partitions that are `mine`, which are now in flight; empty when none is due.
+        """Return the batches for one request, of partitions that are `mine`, and mark them in flight; empty if none is
+        due.
 
         alone: whether nothing else is in flight, for brokers that never answer (0.7); None for other brokers.  Such a
         broker closes the connection on a request that it refuses, so a refused piece is sent only when it is alone.
@@ -344,7 +347,7 @@ class Batches:
             queue = self._queues[tp]
             self._drop_unwanted(queue)
             if tp not in self._turns.ready:
-                continue  # what is left of it is not due
+                continue  # the rest of it is not due
             if batches and queue.pieces[0].part.record_batch != batches[0].record_batches:
                 continue  # the next request takes it
             refused = alone is not None and queue.pieces[0].refusals > 0
@@ -363,12 +366,13 @@ class Batches:
         return batches
 
     def is_due(self, now: float, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> bool:
-        """Whether due() would most likely return a batch; checked before a connection is opened for it."""
+        """True if due() would most likely return a batch; checked before a connection is opened for it."""
         self._turns.pass_to(now)
         return any(mine(tp) and not _waits(self._queues[tp], alone) for tp in self._turns.ready)
 
     def next_due(self, mine: Callable[[TopicPartition], bool], alone: bool | None = None) -> float | None:
-        """Time at which the next partition becomes due, which may be past; None when only an event can make one due.
+        """Return the time at which the next partition becomes due, which may be past; None if only an event can make
+        one due.
 
         A queue whose head must be alone waits for the requests in flight: otherwise the sender loop would spin and
         starve the receiver.
@@ -382,7 +386,7 @@ class Batches:
         self._turn(batch.tp, queue)
 
     def put_back(self, batch: Batch, pieces: Sequence[Piece], not_before: float) -> None:
-        """Return a batch that is not stored: these pieces (its own, or the results of a split) are sent next, in
+        """Put back a batch that is not stored: these pieces (its own, or the results of a split) are sent next, in
         order."""
         queue = self._returned(batch)
         kept = [piece for piece in pieces if not piece.gone]
@@ -404,7 +408,7 @@ class Batches:
             self._turn(whole.part.tp, queue)
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
-        """Drop the parts that are unwanted; their number.  Their tickets are not called.
+        """Drop the unwanted parts without calling their tickets, and return their number.
 
         Parts in flight are not sent again if they fail; if they are stored, their tickets are called.
         """
@@ -445,7 +449,7 @@ class Batches:
         self.drop(lambda _, ticket: not ticket.may_send())
 
     def submitted(self) -> list[Piece]:
-        """The submitted parts that are not completed, oldest first within their partition."""
+        """Return the submitted parts that are not completed, oldest first within their partition."""
         return list(dict.fromkeys(piece.whole for piece in self._all() if not piece.gone))
 
     def _all(self) -> Iterable[Piece]:
@@ -476,7 +480,7 @@ class Batches:
         return queue
 
     def _turn(self, tp: TopicPartition, queue: _Queue) -> None:
-        """When it is due, after a change; it is forgotten when nothing is left of it."""
+        """Set when it is due, after a change; forget it when it is empty."""
         if queue.pieces and queue.in_flight is None:
             self._turns.set(tp, self._due_at(queue))
             return
@@ -501,12 +505,12 @@ class Batches:
         return max(queue.not_before, oldest + limits.linger_s if lingers else oldest)
 
     def _full(self, queue: _Queue, head: Piece) -> bool:
-        """Whether more would not go into the batch: lingering gains nothing."""
+        """True if no more would fit into the batch, so lingering gains nothing."""
         enough = queue.count >= self._limits.batch_count or queue.size >= self._room(head)
         return enough or not self._all_together(queue)
 
     def _all_together(self, queue: _Queue) -> bool:
-        """Whether the last piece fits into a batch with the first; if not, lingering gains nothing."""
+        """True if the last piece fits into a batch with the first; if not, lingering gains nothing."""
         return len(queue.pieces) == 1 or self._goes_with(queue.pieces[-1], queue.pieces[0])
 
     def _room(self, head: Piece) -> int:
@@ -519,12 +523,12 @@ class Batches:
     def _goes_with(self, piece: Piece, head: Piece, far: bool = False) -> bool:
         if piece.alone or head.alone or piece.fails_with or self._alone(head.part) or self._alone(piece.part):
             return False
-        # Of format v1 a broker may number what looks like one wrapper in place (see _wrappers_to_merge).
+        # A broker may number entries of format v1 in place if they look like one wrapper (see _wrappers_to_merge).
         together = far and head.part.magic == 0
         return (together or piece.part.codec == head.part.codec) and piece.part.magic == head.part.magic
 
     def _alone(self, part: Part) -> bool:
-        """Whether a set takes no other part beside this one."""
+        """True if a set cannot have another part beside this one."""
         return part.record_batch or (part.atomic and self.limits.one_wrapper_per_set)
 
     def _take(self, queue: _Queue, room: int, far: bool = False) -> list[Piece]:
@@ -554,5 +558,5 @@ class Batches:
 
 
 def _waits(queue: _Queue, alone: bool | None) -> bool:
-    """Whether its head must be sent alone and cannot be now: see Batches.due."""
+    """True if its head must be sent alone and cannot be now: see Batches.due."""
     return alone is False and queue.pieces[0].refusals > 0

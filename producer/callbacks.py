@@ -1,4 +1,4 @@
-"""Delivery callbacks, called one after the other outside the event loop, so that a slow one delays only the next."""
+"""Delivery callbacks, called one after the other outside the event loop, so that a slow one delays only later ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Callbacks:
         self._ended: Any = threading.Event() if own else Event()
         self._running = False
         self._waiting = 0  # callbacks not called yet
-        self._here: Callable[[], bool] = lambda: False  # whether it is called by a callback
+        self._here: Callable[[], bool] = lambda: False  # True if called by a callback
         self._starting = threading.Lock()
 
     def call(self, calls: Calls) -> None:
@@ -49,7 +49,7 @@ class Callbacks:
     def start(self) -> None:
         """Start the thread or greenlet.  Raises NoThread.
 
-        call() would start it, too, but not during the interpreter's exit, nor where no thread can be made any more.
+        call() would start it, too, but not during the interpreter's exit, nor once no thread can be created any more.
         """
         with self._starting:
             self._start()

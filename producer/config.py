@@ -1,4 +1,4 @@
-"""Options of a producer, with Kafka's names (0.8 and 0.7) where Kafka has them."""
+"""Options of a producer, with Kafka's names (0.8 and 0.7) if Kafka has the option."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def by_id(text: str) -> bool:
 
 
 def brokers(raw: object) -> tuple[tuple[str, int], ...]:
-    """Addresses of bootstrap brokers: `host:port,…`, or 0.7's `id:host:port,…`."""
+    """Convert addresses of bootstrap brokers: `host:port,…`, or 0.7's `id:host:port,…`."""
     numbered = by_id(str(raw))
     return Addresses(optiontypes.numbered_brokers(raw)) if numbered else optiontypes.brokers(raw)
 
 
 def codec(raw: object) -> str:
-    """The name of a codec, given by name or number."""
+    """Return the name of a codec, given by name or number."""
     text = str(raw).strip().lower()
     numbers = {str(number): name for name, number in CODECS.items()}
     name = numbers.get(text, text)
@@ -63,21 +63,21 @@ def codec(raw: object) -> str:
 
 
 def properties_of(raw: object) -> dict[str, str]:
-    """Properties: `k=v,k=v` as Kafka reads it, or a mapping."""
+    """Convert properties: `k=v,k=v` as Kafka reads it, or a mapping."""
     if isinstance(raw, dict):
         return {str(name): str(value) for name, value in raw.items()}
     found: dict[str, str] = {}
     for entry in filter(None, (part.strip() for part in str(raw).split(","))):
         name, equals, value = entry.partition("=")
         if not equals or not name.strip():
-            raise ValueError(f"k=v,k=v ('{entry}' is no such entry)")
+            raise ValueError(f"k=v,k=v ('{entry}' has another form)")
         found[name.strip()] = value.strip()
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig(SecurityOptions):
-    """Configuration of a producer, or of a mirror's target: a field for each option."""
+    """Configuration of a producer, or of a mirror's target, with a field per option."""
 
     JVM_ONLY: ClassVar = {
         "send.buffer.bytes": "the operating system sizes socket buffers",
@@ -101,7 +101,7 @@ class ProducerConfig(SecurityOptions):
 
     NEWER: ClassVar = {
         "bootstrap.servers": "metadata.broker.list",
-        "acks": "request.required.acks (-1 where the newer client says all)",
+        "acks": "request.required.acks (-1 for the newer client's all)",
         "linger.ms": "queue.buffering.max.ms",
         "batch.size": "batch.bytes (batch.size is 0.7's name of batch.num.messages, which counts messages)",
         "buffer.memory": "queue.buffering.max.bytes",
@@ -115,12 +115,12 @@ class ProducerConfig(SecurityOptions):
         "key.serializer": "key.serializer.class, and none for bytes",
         "value.serializer": "serializer.class, and none for bytes",
         "reconnect.backoff.max.ms": "reconnect.backoff.ms, which does not grow",
-        "transactional.id": "nothing: brokers know it from 0.11 on",
+        "transactional.id": "nothing: brokers support it since 0.11",
         **securityoptions.NEWER,
     }
 
     brokers: tuple[tuple[str, int], ...] = option(
-        "metadata.broker.list", (), "bootstrap brokers, asked for all others: host:port,…; one may be a load balancer",
+        "metadata.broker.list", (), "bootstrap brokers, which list all others: host:port,…; one may be a load balancer",
         old="broker.list", kind=brokers, required=True, instead="zookeeper.connect",
     )  # fmt: skip
     zookeeper_connect: str = option(
@@ -275,18 +275,18 @@ class ProducerConfig(SecurityOptions):
 
     @property
     def response_timeout_ms(self) -> int:
-        """Response timeout of a connection: longer than request.timeout.ms, after which a broker responds with error
-        7."""
+        """Return the response timeout of a connection: longer than request.timeout.ms, after which a broker responds
+        with error 7."""
         return self.request_timeout_ms + RESPONSE_GRACE_MS
 
     @property
     def numbers_batches(self) -> bool:
-        """Whether record batches get numbers, by which brokers tell a copy from a new batch (KIP-98)."""
+        """True if record batches get numbers, by which brokers recognize duplicates (KIP-98)."""
         return self.acks == -1 and self.idempotence is not False
 
     @property
     def patience(self) -> Patience:
-        """Bounds of the retries."""
+        """Return the bounds of the retries."""
         return Patience(
             retries=self.retries,
             backoff_s=self.retry_backoff_ms / 1000,
@@ -295,7 +295,7 @@ class ProducerConfig(SecurityOptions):
         )
 
     def limits(self, dialect: Dialect) -> Limits:
-        """Limits of batches and requests for brokers of this dialect."""
+        """Return the limits of batches and requests for brokers of this dialect."""
         return Limits(
             batch_bytes=self.batch_bytes,
             batch_count=self.batch_messages,
@@ -307,14 +307,14 @@ class ProducerConfig(SecurityOptions):
         )
 
     def codec_of(self, topic: str) -> int:
-        """The codec of a topic's messages: compression.codec, or none when compressed.topics does not name the
+        """Return the codec of a topic's messages: compression.codec, or none when compressed.topics does not name the
         topic."""
         named = self.compressed_topics
         return CODECS[self.codec] if not named or topic in named else 0
 
     @property
     def listed(self) -> tuple[Broker, ...]:
-        """Brokers of metadata.broker.list; those without an id are numbered in order."""
+        """Return the brokers of metadata.broker.list; those without an id are numbered in order."""
         if isinstance(self.brokers, Addresses):
             return self.brokers.brokers
         return tuple(Broker(number, host, port) for number, (host, port) in enumerate(self.brokers))
@@ -325,28 +325,29 @@ class ProducerConfig(SecurityOptions):
 
     @property
     def knows_partitions(self) -> bool:
-        """Whether partitions can be chosen.  With a broker list of 0.7 there is no metadata, and keys are ignored."""
+        """True if partitions can be chosen.  With a broker list of 0.7 there is no metadata, and keys are ignored."""
         return expected(self.version).describes_itself or bool(self.zookeeper_connect)
 
     def unfit(self, spoken: Dialect) -> Iterable[str]:
         """Yield why options do not fit brokers of this release.
 
-        Brokers whose release no option names are asked first: until then nothing is refused for what they may be.
+        If no option names the release, the brokers are asked first, and until then nothing is refused because of it.
         """
         yield from self.acks_problems(spoken)
         if self.idempotence and not spoken.record_batches:
-            yield f"enable.idempotence: Kafka {spoken.release} cannot; brokers can from 0.11 on: leave it out"
+            yield f"enable.idempotence: Kafka {spoken.release} cannot; brokers support it since 0.11: leave it out"
         if CODECS[self.codec] not in spoken.codecs:
             yield f"compression.codec {self.codec} is not known to Kafka {spoken.release}"
 
     def _unanswered_problems(self, spoken: Dialect) -> Iterable[str]:
-        """Options that a release without produce responses (0.7) does not support, or that only it supports."""
+        """Yield errors about options that a release without produce responses (0.7) does not support, or that only it
+        supports."""
         called = f"Kafka {spoken.release}"
         if spoken.answers_produce:
             if self.confirm != NO_CONFIRM and not self.version:
                 yield (
-                    "confirm is for Kafka 0.7, which acknowledges nothing and has to be named: set kafka.version to "
-                    "0.7.2; of later brokers see request.required.acks"
+                    "confirm is for Kafka 0.7, which acknowledges nothing and has to be configured: set kafka.version "
+                    "to 0.7.2; for later brokers see request.required.acks"
                 )
             elif self.confirm != NO_CONFIRM:
                 yield f"confirm is for releases that acknowledge nothing; {called} does: see request.required.acks"
@@ -356,36 +357,36 @@ class ProducerConfig(SecurityOptions):
         loaded = "partitioner.class" not in self.NOT_LOADED
         if loaded and self.partitioner != "default" and not self.knows_partitions:
             yield (
-                f"partitioner.class needs zookeeper.connect: of a broker list alone {called} has no partitions to "
+                f"partitioner.class needs zookeeper.connect: with a broker list alone {called} has no partitions to "
                 "choose from, and keys are ignored"
             )
 
     @property
     def zookeeper_given(self) -> str:
-        """The ZooKeeper that the security options are for; empty: none."""
+        """Return the ZooKeeper to which the security options apply; empty: none."""
         return self.zookeeper_connect
 
     def acks_problems(self, spoken: Dialect) -> Iterable[str]:
-        """Yield why brokers of this release do not give that number of acknowledgements.  A subclass that takes another
-        number overrides it."""
+        """Yield why brokers of this release do not support that number of acknowledgements.  A subclass with another
+        option overrides it."""
         if self.acks > MAX_ACKS:
             yield f"request.required.acks={self.acks} is more than a request holds: at most {MAX_ACKS}; -1 is all"
         elif self.acks > 1 and spoken.answers_produce and not spoken.counts_replicas:
             yield (
-                f"request.required.acks={self.acks}: Kafka {spoken.release} refuses a number of replicas (error 21, as "
-                "all from 0.9 on); -1 waits for all that are in sync"
+                f"request.required.acks={self.acks}: Kafka {spoken.release} refuses a number of replicas (error 21, "
+                "since 0.9); -1 waits for all that are in sync"
             )
 
     def queue_problems(self) -> Iterable[str]:
-        """Why the queue cannot hold a batch; a subclass without such a queue overrides it."""
+        """Yield why the queue cannot hold a batch; a subclass without such a queue overrides it."""
         if self.batch_messages > self.queue_messages:
             yield (
                 f"batch.num.messages ({self.batch_messages}) is larger than queue.buffering.max.messages "
-                f"({self.queue_messages}): a full batch would never come together"
+                f"({self.queue_messages}): a batch could never fill up"
             )
 
     def address_problems(self) -> Iterable[str]:
-        """Why the addresses of brokers contradict each other; a subclass with other ones overrides it."""
+        """Yield why the addresses of brokers contradict each other; a subclass with other addresses overrides it."""
         if self.brokers and self.zookeeper_connect:
             yield (
                 "'metadata.broker.list' and 'zookeeper.connect' are two ways to find the brokers, and both are given: "
@@ -396,7 +397,7 @@ class ProducerConfig(SecurityOptions):
         yield from security_problems(self, self.zookeeper_given)
         yield from broker_security_problems(self)
         if self.security_protocol != PLAINTEXT and expected(self.version).partitions_by_broker:
-            yield f"'security.protocol' {self.security_protocol}: Kafka {self.version} knows neither TLS nor SASL"
+            yield f"'security.protocol' {self.security_protocol}: Kafka {self.version} supports neither TLS nor SASL"
         spoken = expected(self.version)
         yield from self.unfit(spoken) if self.version else self.acks_problems(spoken)
         yield from self.address_problems()
@@ -404,12 +405,11 @@ class ProducerConfig(SecurityOptions):
         loaded = not self.NOT_LOADED & {"callback.handler", "event.handler"}
         if self.sync and loaded and (self.callback_handler or self.event_handler):
             yield (
-                "callback.handler and event.handler stand behind the queue: producer.type must be async for them, and "
-                "is sync"
+                "callback.handler and event.handler need the queue: producer.type must be async for them, and is sync"
             )
         yield from self._unanswered_problems(spoken)
         if self.idempotence and self.acks != -1:
             yield (
                 f"enable.idempotence needs request.required.acks -1, and it is {self.acks}: a batch that only the "
-                "leader has may be lost with it"
+                "leader has would be lost with it"
             )

@@ -1,12 +1,13 @@
 """One connection to a target broker: a greenlet that sends produce requests, and one that receives the responses.
 
 A broker may have several (num.producer.connections), because 0.8 handles the requests of a connection one after the
-other: one connection keeps one of its cores busy.  Each partition is pinned to one of them (kafkawire.net.links.Pins).
+other: one connection uses one of its cores.  Each partition is pinned to one of them (kafkawire.net.links.Pins).
 
 Several requests may be in flight, never two with the same partition.  A broker is far when no response came sooner than
-FAR_S: then requests are shared out, and sets of several codecs sent as one, as batches.py says.  When the connection
-breaks, the outcome of those in flight is unknown: their batches return to their partitions' queues, in order, and are
-sent again on a new connection or to a new leader.  Reconnects back off, with jitter.
+FAR_S: then the waiting bytes are split over several requests, and sets of several codecs are sent as one (see
+batches.py).  When the connection breaks, the outcome of those in flight is unknown: their batches return to their
+partitions' queues, in order, and are sent again on a new connection or to a new leader.  Reconnects back off, with
+jitter.
 
 A 0.7 broker never answers a produce request: its link is a BarrierLink (barrier.py), which confirms them.
 """
@@ -39,7 +40,7 @@ from producer.sequences import Sequences
 from producer.verdicts import UNANSWERED
 
 PURPOSE = "produce"
-FAR_S = 0.02  # round trips that are longer are worth a broker's work
+FAR_S = 0.02  # seconds; for longer round trips, extra work on the broker pays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +60,7 @@ class Shared:
     outages: Outages
     completed: Callable[[], object]
     sequences: Sequences | None = None  # of an idempotent producer
-    transactional_id: str | None = None  # of a transactional one
+    transactional_id: str | None = None  # of a transactional producer
 
 
 @dataclass(eq=False, slots=True)
@@ -73,7 +74,7 @@ class InFlight:
 
 
 class BrokerConnection:
-    """One of the connections to a broker, `number` from 0 on.  run_sending and run_receiving are its two greenlets;
+    """One of the connections to a broker, numbered from 0.  run_sending and run_receiving are its two greenlets;
     close() ends both."""
 
     def __init__(self, broker_id: int, shared: Shared, number: int = 0) -> None:
@@ -83,7 +84,7 @@ class BrokerConnection:
         self._silent = not shared.dialect.answers_produce
         self._in_flight: deque[InFlight] = deque()  # oldest first
         self._sent = Event()  # there may be a response to wait for
-        self._round_trip_s: float | None = None  # the shortest
+        self._round_trip_s: float | None = None  # shortest so far
         self._opener = Opener(
             shared.links.lane(number),
             shared.config,
@@ -96,13 +97,13 @@ class BrokerConnection:
 
     @property
     def unconfirmed(self) -> int:
-        """Messages that count as sent although no barrier behind them was answered."""
+        """Return the number of messages that count as sent although no barrier after them was answered."""
         link = self._opener.link
         return link.unconfirmed if isinstance(link, BarrierLink) else 0
 
     @property
     def in_flight(self) -> int:
-        """Number of requests that wait for a response, barriers included."""
+        """Return the number of requests that wait for a response, including barriers."""
         link = self._opener.link
         return 0 if link is None else link.outstanding
 
@@ -163,7 +164,7 @@ class BrokerConnection:
 
     @property
     def _draining(self) -> bool:
-        """Whether the broker ended the connection, and what it answered before is still received."""
+        """True if the broker closed the connection and its earlier responses are still being received."""
         return bool(self._in_flight) and self._in_flight[0].link.draining
 
     def _full(self) -> bool:
@@ -172,7 +173,7 @@ class BrokerConnection:
         return self._silent and any(batch.refused for sent in self._in_flight for batch in sent.batches)
 
     def _alone(self) -> bool | None:
-        """The argument `alone` of Batches.due."""
+        """Return the argument `alone` of Batches.due."""
         return not self._in_flight if self._silent else None
 
     @property
@@ -180,12 +181,12 @@ class BrokerConnection:
         return self._round_trip_s is not None and self._round_trip_s >= FAR_S
 
     def _send_one(self) -> bool:
-        """Send one request if a batch is due and may be sent; False: wait."""
+        """Send one request if a batch is due and may be sent; Return False if the caller has to wait."""
         batches = self._s.batches
         if self._full() or not batches.is_due(now(), self._mine, self._alone()):
             return False
         link = self._open()
-        if link is None or self._closed:  # closed while it was opened: no greenlet would receive the response
+        if link is None or self._closed:  # closed while it was opening: no greenlet would receive the response
             return False
         due = batches.due(now(), self._mine, self._alone(), self._far)
         fitting = self._fitting(due, link.broker) if self._silent else self._sealed(self._in_format(due))
@@ -193,11 +194,12 @@ class BrokerConnection:
             self.wake.set()
         if fitting:
             self._send(link, fitting)
-        self._s.completed()  # due() dropped what may not be sent any more
+        self._s.completed()  # due() dropped parts that may not be sent any more
         return bool(fitting)
 
     def _in_format(self, due: list[Batch]) -> list[Batch]:
-        """Those whose format the brokers take; the others, made before a roll, return to their queues in another."""
+        """Return batches whose format the brokers support; the others, from before an upgrade, are converted and put
+        back into their queues."""
         dialect = self._s.dialect
         old = [batch for batch in due if outdated(batch, dialect)]
         for batch in old:
@@ -306,7 +308,7 @@ class BrokerConnection:
             self._s.leaders.refresh()
 
     def _open(self) -> Link | BarrierLink | None:
-        """The open link; None: not now."""
+        """Return the open link; None: not now."""
         if self._closed:
             return None
         broker = self._s.leaders.view.brokers.get(self.broker_id)
@@ -321,7 +323,7 @@ class BrokerConnection:
     def _cannot_connect(self, lost: LinkLost, began: float) -> None:
         if self._closed:
             return
-        self._begin_outage(lost, "tried again until it answers or others lead its partitions", began)
+        self._begin_outage(lost, "retrying until it answers or others lead its partitions", began)
         self._s.batches.sweep()
         self._s.leaders.refresh()
         self._s.completed()
@@ -332,19 +334,19 @@ class BrokerConnection:
         self._s.outages.begin(self.broker_id, what, str(lost), then, since)
 
     def _reached_again(self, broker: Broker) -> None:
-        """End an outage when nothing waits to be sent; else only a response ends it, since a hanging broker connects
-        too."""
+        """End an outage if nothing waits to be sent; otherwise only a response ends it, since a hanging broker accepts
+        connections, too."""
         if self.idle:
             self._s.outages.over(self.broker_id, "is reached again", now())
 
     @property
     def wanted(self) -> bool:
-        """Whether there is a batch to send on it, or a request in flight."""
+        """True if it has a batch to send, or a request in flight."""
         return not self.idle or (self._kept_open and not self.connected)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in flight and nothing waits to be sent."""
+        """True if nothing is in flight and nothing waits to be sent."""
         return not (self._in_flight or self.in_flight) and self._s.batches.next_due(self._mine, None) is None
 
     def _barrier_link(self, link: Link) -> BarrierLink:
@@ -370,10 +372,10 @@ class BrokerConnection:
         unconfirmed = self._count_unconfirmed(link, lost)
         if not (gone or unconfirmed) or self._closed:
             self._s.completed()
-            return  # after close() nothing is sent again; its caller counts what is left
+            return  # after close() nothing is sent again; the caller of close() counts what is left
         self._in_flight = deque(sent for sent in self._in_flight if sent.link is not link)
         if gone:
-            then = "what was in flight is sent again and may be stored twice"
+            then = "messages in flight are sent again and may be stored twice"
             if link.closed_here:
                 self._s.outages.closed(str(lost), then)
             else:
@@ -388,7 +390,7 @@ class BrokerConnection:
         self._s.completed()
 
     def _pause(self) -> float | None:
-        """Seconds until a batch is due, unless woken; None: only an event can make one due."""
+        """Wait until a batch is due or the task is woken: return the seconds; None: only an event can make one due."""
         if self._full():
             return None  # a response, or the end of the connection, wakes us
         if not self.connected and self._s.leaders.nobody_answers:
@@ -407,7 +409,7 @@ class BrokerConnection:
 
 
 def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition) -> bool:
-    """Send a produce request; True when it gets a response.  Raises LinkLost."""
+    """Send a produce request; return True if it gets a response.  Raises LinkLost."""
     if isinstance(link, BarrierLink):
         return link.produce(request, tp)
     link.send(request)
@@ -415,7 +417,8 @@ def _produce(link: Link | BarrierLink, request: Request[Any], tp: TopicPartition
 
 
 class Opener:
-    """Opens the link of a connection when needed, at most once per reconnect.backoff.ms, and replaces worn links.
+    """Opener of a connection's link: connects when needed, at most once per reconnect.backoff.ms, and replaces old
+    links.
 
     wrap: wraps an open link.  refused(lost, began): called when connecting failed, with when it began.  back(broker):
     called when connecting succeeded after failures.  replaced(link): called when a link that was not lost is not used
@@ -432,7 +435,7 @@ class Opener:
         back: Callable[[Broker], object],
         replaced: Callable[[Link | BarrierLink], object],
     ) -> None:
-        self.link: Link | BarrierLink | None = None  # the one that is open
+        self.link: Link | BarrierLink | None = None  # the open link
         self.sends = 0  # requests sent over it
         self.next_connect = 0.0
         self._links, self._config = links, config
@@ -450,11 +453,11 @@ class Opener:
 
     @property
     def begun(self) -> Link | BarrierLink | None:
-        """The link that is open or being opened."""
+        """Return the link that is open or being opened."""
         return self.link or self._opening
 
     def open(self, broker: Broker, idle: bool) -> Link | BarrierLink | None:
-        """The open link; None: not now.  idle: no response is outstanding on it."""
+        """Return the open link; None: not now.  idle: no response is outstanding on it."""
         if idle and self._worn():
             self._links.drop(broker, PURPOSE)
             self._use(None)
@@ -467,7 +470,7 @@ class Opener:
         if now() < self.next_connect:
             return None
         self.throttle()
-        link.aborts_at_exit = self._answered  # a request that a dead process leaves would arrive behind its next start
+        link.aborts_at_exit = self._answered  # a request left by a dead process would arrive after its next start
         self._opening = link
         began = now()
         try:
@@ -504,7 +507,7 @@ class Opener:
         self._links.drop(broker, PURPOSE)
 
     def _worn(self) -> bool:
-        """Whether to replace the link, so that a load balancer may choose another broker."""
+        """True if the link is to be replaced, so that a load balancer may choose another broker."""
         if self.link is None:
             return False
         by_sends = 0 < self._config.reconnect_sends <= self.sends

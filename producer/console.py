@@ -61,7 +61,7 @@ SHOWN_EVERY = 64  # lines
     "--bootstrap-server",
     "broker_list",
     metavar="HOST:PORT,…",
-    help="Bootstrap brokers: asked for all others.",
+    help="Bootstrap brokers, through which the others are found.",
 )
 @click.option("--zookeeper", metavar="HOST:PORT,…/CHROOT", help="ZooKeeper of the brokers, in place of --broker-list.")
 @click.option("--topic", required=True, help="Topic to produce to.")
@@ -80,12 +80,12 @@ SHOWN_EVERY = 64  # lines
     "--request-required-acks", help="Acknowledgement: -1 all in-sync replicas, 1 the leader, 0 none.  [default: -1]"
 )
 @click.option(
-    "--confirm", is_flag=True, help="Kafka 0.7: confirm each line by a request behind it, which its broker answers."
+    "--confirm", is_flag=True, help="Kafka 0.7: confirm each line by a request after it, which the broker answers."
 )
 @click.option(
     "--message-max-bytes", help="Largest message in bytes: the brokers' message.max.bytes.  [default: 1000012]"
 )
-@click.option("--kafka-version", help="Kafka release of the brokers, from 0.7.0 on.  [default: they are asked]")
+@click.option("--kafka-version", help="Kafka release of the brokers, 0.7.0 or later. [default: detected]")
 @click.option(
     "--property",
     "--producer-property",
@@ -114,7 +114,7 @@ def main(
 ) -> None:
     """Send the lines of standard input to a topic.
 
-    One message a line, as bytes.  Ctrl-C, SIGTERM and SIGHUP send what was read so far; a second one gives up.
+    Each line is one message, as bytes.  Ctrl-C, SIGTERM and SIGHUP send what was read so far; a second one gives up.
     """
     ignore_at_exit()
     fill_standard_files()
@@ -137,7 +137,7 @@ def main(
         config = _config(switches, given)
         check_topic(topic)
         if sys.stdin is None:
-            _end("standard input is closed: the lines are read from it", USAGE)
+            _end("standard input is closed; the lines are read from it", USAGE)
         producer = Producer(config, hub="own")
         producer.start()
     except (OptionError, LocalError) as wrong:
@@ -158,7 +158,7 @@ def main(
 
 
 def _properties(entries: Iterable[str]) -> dict[str, str]:
-    """The pairs of --property.  Raises UsageError for one without a name, or given twice."""
+    """Return the pairs of --property.  Raises UsageError for one without a name, or given twice."""
     found: dict[str, str] = {}
     for entry in entries:
         name, equals, value = entry.partition("=")
@@ -172,7 +172,7 @@ def _properties(entries: Iterable[str]) -> dict[str, str]:
 
 
 def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
-    """The text between key and value; None: lines have no key.  Removes the line reader's own properties."""
+    """Return the text between key and value; None: lines have no key.  Removes the line reader's own properties."""
     parse, between = given.pop(PARSE_KEY, None), given.pop(KEY_SEPARATOR, None)
     if switch is not None and (parse, between) != (None, None):
         raise click.UsageError(f"give either --key-separator or --property {PARSE_KEY} and {KEY_SEPARATOR}")
@@ -186,7 +186,7 @@ def _separator(switch: str | None, given: dict[str, str]) -> bytes | None:
 
 
 def _parses_headers(switch: bool, given: dict[str, str]) -> bool:
-    """Whether lines begin with headers.  Removes the line reader's own property."""
+    """True if lines begin with headers.  Removes the line reader's own property."""
     text = given.pop(PARSE_HEADERS, "false")
     if text not in ("true", "false"):
         raise click.UsageError(f"--property {PARSE_HEADERS} is '{text}', expected true or false")
@@ -194,7 +194,7 @@ def _parses_headers(switch: bool, given: dict[str, str]) -> bool:
 
 
 def _config(switches: Mapping[str, tuple[str, str | None]], given: dict[str, str]) -> ProducerConfig:
-    """The configuration from switches and properties.  Raises UsageError or OptionError when they conflict."""
+    """Return the configuration from switches and properties.  Raises UsageError or OptionError if they conflict."""
     if switches["--broker-list"][1] is not None and switches["--zookeeper"][1] is not None:
         raise click.UsageError("--broker-list and --zookeeper are two ways to find the brokers: give one of them")
     for switch, (name, value) in switches.items():
@@ -243,7 +243,8 @@ def run(
     headers: bool = False,
     interrupts: Interrupts | None = None,
 ) -> int:
-    """Send every line; the exit code, with a sentence on stderr when it is not 0.  headers: lines begin with them."""
+    """Send every line, and return the exit code, with a sentence on stderr if it is not 0.  headers: lines begin with
+    them."""
     sys.setswitchinterval(0.0005)  # this thread reads in a tight loop, and the event loop's thread must run
     code, interrupted = 0, False
     at_terminal = sys.stderr.isatty()
@@ -275,7 +276,8 @@ def _shown(lines: Iterable[tuple[int, bytes]], producer: Producer, progress: Pro
 
 
 def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interrupts) -> int:
-    """Wait until the lines read are stored; the exit code.  The first ctrl-C leads here, the second gives up.
+    """Wait until the lines read are stored, and return the exit code.  The first ctrl-C leads here, the second gives
+    up.
 
     sent: the exit code so far; when it is not 0, lines that a synchronous producer did not store were already reported.
     """
@@ -307,8 +309,8 @@ def _finish(producer: Producer, interrupted: bool, sent: int, interrupts: Interr
 
 
 def _headers(text: bytes) -> list[tuple[str, bytes]]:
-    """Headers as the JVM's console writes them.  Raises ValueError for a part without a colon, or a name that is not
-    UTF-8."""
+    """Parse headers as the JVM's console writes them.  Raises ValueError for a part without a colon, or a name that is
+    not UTF-8."""
     if text in (b"", NO_HEADERS):
         return []
     pairs = [part.partition(b":") for part in text.split(b",")]
@@ -320,7 +322,8 @@ def _headers(text: bytes) -> list[tuple[str, bytes]]:
 def _send(
     producer: Producer, topic: str, lines: Iterable[tuple[int, bytes]], separator: bytes | None, parse_headers: bool
 ) -> int:
-    """Send the lines; the exit code.  A line that cannot be sent is reported by number; any other failure ends it."""
+    """Send the lines, and return the exit code.  A line that cannot be sent is reported by number; any other failure
+    ends it."""
     code = 0
     for number, line in lines:
         value: bytes = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -330,7 +333,7 @@ def _send(
             text, tab, value = value.partition(b"\t")
             try:
                 if not tab:
-                    raise ValueError("there is no tab behind its headers")
+                    raise ValueError("there is no tab after its headers")
                 headers = _headers(text)
             except ValueError as wrong:
                 print_note(f"zkproducer: line {number}: {wrong}; not sent")

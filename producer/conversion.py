@@ -10,12 +10,12 @@ steps of a set ascend, and the last one ends at the end of the set.
 
 Rules for bytes that are forwarded unchanged:
     a wrapper is sent alone (the target merges two wrappers of a set into one, and then measures it)
-    a wrapper that begins before the wanted offset is opened, and only its wanted messages are sent (byte offsets
-    are always entry borders: there no wrapper is ever opened)
+    a wrapper that begins before the wanted offset is decompressed, and only its wanted messages are sent (byte offsets
+        are always entry borders: there no wrapper is ever decompressed)
     magic 1 is sent to a magic 1 target only, and only without the LogAppendTime bit, which brokers refuse
-    a record batch gets a producer's head when it is sent, its records stay (_passes); one whose head says more than its
-    records (compaction, LogAppendTime), that begins before the wanted offset, or that is small beside others is
-    written again: a request takes one record batch a partition
+    a record batch gets a producer's header when it is sent, and its records are unchanged (_passes); it is encoded
+        again if its header covers more than its records (compaction, LogAppendTime), if it begins before the wanted
+        offset, or if it and adjacent ones are small: a request has one record batch per partition
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ JOINED_BYTES: Mapping[int, int] = {NONE: 32 << 10, SNAPPY: 8 << 10, LZ4: 8 << 10
 
 
 class MessageHandlerFailed(MessageRefused):
-    """A program's own code (a handler, an encoder, a partitioner) raised at a message, or returned what cannot be
-    used."""
+    """A program's own code (a handler, an encoder, a partitioner) raised for a message, or returned an invalid
+    value."""
 
 
 class FieldLost(MessageRefused):
-    """A message has what the target's message format has no room for, and nothing says that it may be left out."""
+    """A message has a field that the target's message format lacks, and no option allows dropping it."""
 
 
 # ---- pass-through ----------------------------------------------------------------------------------------------
@@ -64,11 +64,12 @@ def pass_through(
     *,
     fit: Fit | None = None,
 ) -> Iterator[Step]:
-    """The runs of a set, for one target partition.  dialect is the target's.
+    """Yield the runs of a set, for one target partition. dialect is the target's.
 
     aligned: the set starts where an earlier set of this partition ended, so no wrapper can begin before it; otherwise
-    the first wrapper is opened to check.  fit: as transcode() has it, for what has to be written again.
-    Raises CorruptMessage when a wrapper or a record batch has to be opened and is damaged, and what fit() raises.
+    the first wrapper is decompressed to check. fit: drops fields, as in transcode(), of entries that have to be encoded
+    again.  Raises CorruptMessage if a wrapper or record batch that has to be read is damaged, and the exceptions of
+    fit().
     """
     limit = PART_MAX_BYTES
     if dialect.measures_whole_set:
@@ -97,14 +98,14 @@ def pass_through(
         else:
             yield from _cut(fetched, run, target, dialect, limit)
         start = run.resume_at
-    if start < fetched.resume_at:  # what is no message ends the set: the end of a transaction, aborted ones
+    if start < fetched.resume_at:  # the set ends with entries that are not messages: ends of transactions, aborted ones
         yield Step(fetched.resume_at, ())
 
 
 def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
-    """The runs of a set, and together those neighbouring record batches that are better written again as one.
+    """Yield the runs of a set; adjacent record batches that are better encoded as one are yielded together.
 
-    A request takes one record batch a partition: small ones on their own would be a request each.
+    A request has one record batch per partition: small ones would need a request each.
     """
     joined: list[Run] = []
     for run in fetched.runs:
@@ -121,19 +122,19 @@ def _travelling(fetched: MessageSet) -> Iterator[tuple[Run, ...]]:
 
 
 def _passes(fetched: MessageSet, run: Run, start: int, dialect: Dialect) -> bool:
-    """Whether a record batch is taken by the target under a new head, with its records as they are.  CorruptMessage
-    where it is damaged."""
+    """True if the target accepts a record batch with a new header and unchanged records.  Raises CorruptMessage if it
+    is damaged."""
     known = run.magic in dialect.formats and run.codec in dialect.codecs
     return known and dialect.messages.may_pass(fetched.buffer, run.begin, start)
 
 
 def one_run(fetched: MessageSet, run: Run, start: int) -> MessageSet:
-    """A run as a set of its own that is wanted from start on."""
+    """Return a run as a separate set that is wanted from `start`."""
     return some_runs(fetched, (run,), start)
 
 
 def some_runs(fetched: MessageSet, runs: Sequence[Run], start: int) -> MessageSet:
-    """Neighbouring runs as a set of their own that is wanted from start on."""
+    """Return adjacent runs as a separate set that is wanted from `start`."""
     begin, last = runs[0].begin, runs[-1]
     view = fetched.buffer[begin : last.end]
     moved = tuple(replace(run, begin=run.begin - begin, end=run.end - begin) for run in runs)
@@ -141,18 +142,18 @@ def some_runs(fetched: MessageSet, runs: Sequence[Run], start: int) -> MessageSe
 
 
 def must_rewrite(fetched: MessageSet, run: Run, dialect: Dialect) -> bool:
-    """Whether the target would refuse these bytes, or store bytes that it cannot serve."""
+    """True if the target would refuse these bytes, or store them and not be able to serve them."""
     return run.magic not in dialect.formats or run.codec not in dialect.codecs or fetched.stamped(run)
 
 
 def _begins_before(alone: MessageSet) -> bool:
-    """Whether a wrapper holds messages before the wanted start, and so must not be sent whole."""
+    """True if a wrapper has messages before the wanted start, and so must not be sent whole."""
     first = next(iter(replace(alone, start=0).messages(check_crcs=False)), None)
     return first is not None and first.offset < alone.start
 
 
 def _cut(fetched: MessageSet, run: Run, target: TopicPartition, dialect: Dialect, limit: int) -> Iterator[Step]:
-    """A run of plain entries in pieces of at most `limit` bytes; a larger entry is a piece by itself."""
+    """Yield a run of plain entries in pieces of at most `limit` bytes; a larger entry is a piece of its own."""
     for piece in fetched.cut(run, limit):
         part = Part(target, fetched.buffer[piece.begin : piece.end], run.magic, 0, piece.entries, piece.resume_at)
         yield Step(piece.resume_at, (part,))
@@ -172,8 +173,8 @@ class Output(NamedTuple):
 
 
 def coded_sets(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iterator[tuple[MessageSet, int]]:
-    """Neighbouring runs that share a codec at the target as sets of their own, with that codec.  The last one ends
-    where the set does, behind what is no message."""
+    """Yield adjacent runs that share a codec at the target as separate sets, with that codec.  The last one ends where
+    the set does, after trailing entries that are not messages."""
     start, runs, wanted = fetched.start, list[Run](), 0
     for run in fetched.runs:
         found = _known_codec(run.codec if codec is None else codec, dialect)
@@ -189,7 +190,7 @@ def coded_sets(fetched: MessageSet, dialect: Dialect, codec: int | None) -> Iter
 
 
 def _known_codec(codec: int, dialect: Dialect) -> int:
-    """The codec, or the nearest one that the target supports: lz4 came with 0.8.2."""
+    """Return the codec, or the nearest one that the target supports: lz4 came with 0.8.2."""
     return codec if codec in dialect.codecs else max(dialect.codecs)
 
 
@@ -197,16 +198,16 @@ def _part(builder: StretchBuilder, tp: TopicPartition, rows: Lists) -> Part:
     """A part with rows that are numbered from 0."""
     dialect, codec = builder.dialect, builder.codec
     entries = dialect.messages.encode_lists(*rows, codec, dialect.magic)
-    # The entries have new numbers and not source offsets: after a split, their source offsets are not known.
+    # The entries have new offsets, so after a split their source offsets are not known.
     return Part(tp, entries, dialect.magic, codec, len(rows.keys), resume_at=None)
 
 
 class Rows(NamedTuple):
     """Messages of a set as columns of equal length.  resume_at: where the source resumes once all of them are done.
 
-    headers: a block for each message that has headers (kafkawire.headers); None: no message has any.
-    timestamp_types: as kafkawire.columns has them, of one piece; None: no message has any, or they are not known.
-    stretches: rows of fetched columns that they are, in order; (): not known any more.
+    headers: a block for each message that has headers (kafkawire.headers); None: no message has any. timestamp_types:
+    as in kafkawire.columns, for one piece; None: no message has any, or they are not known. stretches: the rows of
+    fetched columns from which they come, in order; (): not known any more.
     """
 
     offsets: Sequence[int]
@@ -219,11 +220,11 @@ class Rows(NamedTuple):
     stretches: tuple[Stretch, ...] = ()
 
     def before(self, offset: int) -> Rows:
-        """Those with a smaller offset, which is one of theirs."""
+        """Return the rows before an offset, which has to be one of theirs."""
         return self._part(slice(bisect_left(self.offsets, offset)), offset)
 
     def since(self, offset: int) -> Rows:
-        """Those from an offset on."""
+        """Return the rows at and after an offset."""
         return self._part(slice(bisect_left(self.offsets, offset), None), self.resume_at)
 
     def _part(self, rows: slice, resume_at: int) -> Rows:
@@ -232,11 +233,11 @@ class Rows(NamedTuple):
         return Rows(*lists, resume_at, None if self.headers is None else self.headers[rows], types)
 
     def behind(self, count: int) -> Rows:
-        """Those behind the first so many."""
+        """Return the rows after the first `count`."""
         return self._part(slice(count, None), self.resume_at)
 
     def taken(self, rows: Sequence[int]) -> Rows:
-        """Those with these numbers, ascending."""
+        """Return the rows with these numbers, ascending."""
         if len(rows) == 1:
             return self._part(slice(rows[0], rows[0] + 1), self.resume_at)
         take = itemgetter(*rows)
@@ -245,7 +246,7 @@ class Rows(NamedTuple):
         return Rows(*lists, self.resume_at, None if self.headers is None else list(take(self.headers)), types)
 
     def middle(self) -> int | None:
-        """An offset near the middle, at which they can be cut in two; None: they share one."""
+        """Return an offset near the middle, at which they can be split; None if all share one offset."""
         first, middle = self.offsets[0], self.offsets[len(self.offsets) // 2]
         if middle > first:
             return middle
@@ -266,9 +267,9 @@ class Lists(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """What messages become, by target partition.  resume_at: of the source, once all of it is stored.
+    """Converted messages by target partition. resume_at: of the source, once all of them are stored.
 
-    shares: messages that go as they were fetched, by columns; in the order of the lists for one partition behind them.
+    shares: messages that are sent as fetched, by columns; for one partition they come before its lists.
     """
 
     by_partition: Mapping[TopicPartition, Lists]
@@ -280,12 +281,12 @@ Place = Callable[[Rows], Iterable[Placed]]
 
 
 class Fit(Protocol):
-    """Messages without what a target has no room for.  Raises FieldLost."""
+    """Conversion of messages to a format with fewer fields.  Raises FieldLost."""
 
     def __call__(self, rows: Rows, /) -> Rows: ...
 
     def of_columns(self, columns: Columns, end: int, /) -> Columns:
-        """The same of the first rows of columns; others stay as they are."""
+        """Return columns whose first rows are converted; other rows are unchanged."""
 
 
 def transcode(
@@ -297,19 +298,20 @@ def transcode(
     *,
     fit: Fit | None = None,
 ) -> Iterator[Step]:
-    """The messages of a set from its start on, in the target's format and in order, for one partition.
+    """Yield the messages of a set from its start, in the target's format and in order, for one partition.
 
-    fit: what may be left out of messages for the target's format; None: the format has room for all of it.
-    codec as by_columns() has it.  Raises CorruptMessage and FieldLost after everything before it was yielded.
+    fit: drops fields that the target's format lacks; None: it has all fields. codec: None keeps the source's, as in
+    by_columns().  Raises CorruptMessage and FieldLost after everything before it was yielded.
     """
     return resliced(coded_sets(fetched, dialect, codec), to_one(target, fit), dialect, message_max_bytes)
 
 
 def to_one(target: TopicPartition, fit: Fit | None) -> Sharing:
-    """All rows of columns for one target partition.  fit: as transcode() has it."""
+    """Return a function that yields all rows of columns for one target partition. fit: drops fields that the target's
+    format lacks."""
 
     def share(columns: Columns, end: int) -> Sequence[Share]:
-        size = len(columns.data)  # at least what they need
+        size = len(columns.data)  # minimum size that they need
         return (Share(target, Stretch(columns if fit is None else fit.of_columns(columns, end), 0, end), size),)
 
     return share
@@ -324,13 +326,14 @@ def by_columns(
     *,
     least_bytes: int = 0,
 ) -> Iterator[Step]:
-    """What place() makes of the messages of a set from its start on, in the target's format.  dialect is the target's.
+    """Yield what place() makes from the messages of a set from its start, in the target's format. dialect is the
+    target's.
 
-    place() gets a piece of the set at a time, and yields what it becomes, at message borders.  least_bytes: of decoded
-    messages in a piece, as far as the set has them and they share a codec.
-    codec None: neighbours that share a codec at the source share it at the target, as far as it knows it.
-    Messages that share a position (those of a wrapper of 0.7) are in one step, or in none.
-    Raises CorruptMessage, and what place() raises, only after everything before it was yielded.
+    place() gets one piece of the set at a time, and yields its conversion, at message borders. least_bytes: minimum of
+    decoded messages per piece, if the set has that many with one codec. codec None: adjacent messages with one codec at
+    the source keep it at the target, if the target supports it.  Messages that share an offset (those of a 0.7 wrapper)
+    are in the same step, or in none.  Raises CorruptMessage, and the exceptions of place(), only after everything
+    before was yielded.
     """
     builder = _Rows(dialect, message_max_bytes, reached=fetched.start)
     for rows, wanted, damage in _pieces(fetched, dialect, codec, least_bytes):
@@ -357,7 +360,7 @@ def by_columns(
 def _pieces(
     fetched: MessageSet, dialect: Dialect, codec: int | None, least_bytes: int
 ) -> Iterator[tuple[Rows, int, CorruptMessage | None]]:
-    """Pieces of a set, each with the codec for its messages at the target, and what is damaged behind it."""
+    """Yield pieces of a set, each with the codec for its messages at the target, and the damage after it."""
     held: list[Rows] = []
     size = held_codec = 0
     for alone, wanted in coded_sets(fetched, dialect, codec):
@@ -376,7 +379,7 @@ def _pieces(
 
 
 def _joined(pieces: Sequence[Rows]) -> Rows:
-    """Neighbouring pieces as one."""
+    """Join adjacent pieces."""
     if len(pieces) == 1:
         return pieces[0]
     offsets: list[int] = []
@@ -394,7 +397,7 @@ def _joined(pieces: Sequence[Rows]) -> Rows:
 
 
 class Narrowable(Protocol):
-    """Messages in the order of their offsets, which can be cut: Rows, or what a handler made of some."""
+    """Messages in the order of their offsets, which can be split: Rows, or a handler's results."""
 
     @property
     def offsets(self) -> Sequence[int]: ...
@@ -407,9 +410,9 @@ SomeRows = TypeVar("SomeRows", bound=Narrowable)
 
 
 def narrowed(place: Callable[[SomeRows], Placed]) -> Callable[[SomeRows], Iterator[Placed]]:
-    """place(), with everything before the message at which it fails.
+    """Return place() wrapped so that everything before the message at which it fails is yielded.
 
-    Where it does not say which message that is, it is called with each half of them, until it fails at one offset.
+    If it does not say which message that is, it is called with each half of them, until it fails at one offset.
     """
 
     def placed(rows: SomeRows) -> Iterator[Placed]:
@@ -430,7 +433,7 @@ def narrowed(place: Callable[[SomeRows], Placed]) -> Callable[[SomeRows], Iterat
 
 
 def rows_of(columns: Columns) -> Rows:
-    """The messages of a piece; of an entry that is damaged inside none."""
+    """Return the messages of a piece, without those of an entry with damage inside."""
     offsets, end = columns.offsets, rows_before_damage(columns)
     if columns.damage is not None:
         offsets = as_list(offsets)
@@ -458,10 +461,10 @@ class _Collected:
     values: list[bytes | None] = field(default_factory=list)
     stamps: list[int | None] = field(default_factory=list)
     headers: list[bytes | None] | None = None
-    sizes: list[int] = field(default_factory=list)  # of the entries they will be
+    sizes: list[int] = field(default_factory=list)  # sizes of their future entries
 
     def add(self, lists: Lists, overhead: int) -> int:
-        """Bytes of the entries they will be."""
+        """Add messages, and return the bytes of their future entries."""
         keys, values, stamps, headers = lists
         if any(keys) or None in values:
             sizes = [overhead + (len(k) if k else 0) + (len(v) if v else 0) for k, v in zip(keys, values, strict=True)]
@@ -483,7 +486,7 @@ class _Collected:
 
 @dataclass(slots=True)
 class _Rows(StretchBuilder):
-    """Rows by target partition, in lists and as columns."""
+    """Rows by target partition, as lists and as columns."""
 
     by_partition: dict[TopicPartition, _Collected] = field(default_factory=dict)
 
@@ -506,7 +509,7 @@ class _Rows(StretchBuilder):
         return StretchBuilder.parts(self)
 
     def _close_lists(self, tp: TopicPartition) -> None:
-        """Make parts of the lists for a partition."""
+        """Make parts from the lists for a partition."""
         self.target(tp).parts += self._parts(tp, self.by_partition.pop(tp))
 
     def _parts(self, tp: TopicPartition, rows: _Collected) -> Iterator[Part]:

@@ -1,32 +1,33 @@
-"""Coordinators of transactional ids and of groups in one cluster: found, asked, and looked up again where they moved.
+"""Client of the coordinators of transactional ids and groups in one cluster, which looks them up again when they move.
 
-Many producers share one of these: a few connections to each broker serve all of them, one request at a time each.
-Who waited for a connection on which the broker did not answer does not ask it, too: a broker that hangs costs all of
-them one time-out together.  Everything here runs in one event loop.
+Many producers share one of these: a few connections to each broker serve all of them, one request at a time each. A
+caller that waited for a connection on which the broker did not answer does not send its request: a hanging broker costs
+all callers one time-out together.  Everything here runs in one event loop.
 
-    carry_out(transaction)      asks what the state machine says until it asks nothing more (producer.transaction)
-    positions(transaction)      the offsets of the group that is named like the transactional id, once nothing that was
-                                sent under that id before may still change them
+    carry_out(transaction)      sends the requests that the state machine returns until it returns none
+                                (producer.transaction)
+    positions(transaction)      the offsets of the group named like the transactional id, once no earlier request under
+                                that id may still change them
 
-    shows(group, offsets)       waits until an offset that was committed is what the coordinator answers
+    shows(group, offsets)       waits until the coordinator answers with a committed offset
 
-The end of a transaction reaches the table that a group's coordinator answers from by a thread of its own, a while after
-it is in the log, and ends whatever the producer id has pending there at that moment.  And up to 3.6 an offset that
-comes late, into no open transaction, is pending for ever.  So:
+A separate thread applies the end of a transaction to the table from which a group's coordinator answers, a while after
+it is in the log, and then ends everything that the producer id has pending there.  And up to 3.6 an offset that arrives
+late, outside an open transaction, stays pending forever.  So:
 
-    the next offset is committed once the one before it is shown.  Else the end of the one before would make it visible,
-    and if its own transaction is aborted, what it covers is lost
+    the next offset is committed once the previous one is returned.  Otherwise the end of the previous transaction would
+        make it visible, and if its own transaction is aborted, the messages that it covers are lost
 
-    a new owner carries a small transaction through the same log, thread and table (`positions`), and reads once that
-    one is through.  It is of a partition that no position is committed for (a Probe): the end of an earlier transaction
-    may make it visible
+    a new owner runs a small transaction through the same log, thread and table (`positions`), and reads the offsets
+        after it.  It is for a partition without committed offsets (a Probe), since the end of an earlier transaction
+        may make it visible
 
-        every release    it is aborted, which drops all that the producer id has pending, and makes the group's log
-                         refuse requests of former epochs
-        from 2.5         until it is through, OffsetFetch v7 answers 88 for its partition, if that is asked for by name:
-                         a request for all partitions leaves out one whose first commit is pending
-        0.11 to 2.4      OffsetFetch shows nothing of what is pending: another one is committed, and read until it is
-                         there; and once more, because the end of the aborted one may have dropped it
+        every release    it is aborted, which drops everything that the producer id has pending, and makes the group's
+                         log refuse requests of earlier epochs
+        from 2.5         until it has ended, OffsetFetch v7 answers 88 for its partition, if the request names it: a
+                         request for all partitions leaves out one whose first commit is pending
+        0.11 to 2.4      OffsetFetch does not show pending offsets: a second probe is committed, and read until it is
+                         there; then once more, because the end of the aborted one may have dropped it
 
 Source: kafka.coordinator.group.GroupMetadata.completePendingTxnOffsetCommit,
 GroupMetadataManager.scheduleHandleTxnCompletion.
@@ -76,13 +77,13 @@ from producer.transaction import (
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 4  # to each broker
-BUSY = Backoff(0.01, 0.2)  # a transaction that is still being completed: it takes a few milliseconds
+BUSY = Backoff(0.01, 0.2)  # for a transaction that is still being completed, which takes a few milliseconds
 AWAY = Backoff(0.1, 1.0)
-LOUD_AFTER = 12  # tries after which it is said why: seconds
-SHOWN_S = 10.0  # a committed offset that is not shown so long is looked into
-PROBED_S = 1.0  # the same for a probe, which is committed again
-MATERIALIZED_S = 1.0  # brokers before 2.5 that cannot be probed: after so long a committed offset is in their table
-OFFSETS_0 = TopicPartition(OFFSETS_TOPIC, 0)  # to be probed where the target topic has one partition
+LOUD_AFTER = 12  # tries, about seconds, after which the reason is logged
+SHOWN_S = 10.0  # seconds after which a committed offset that is not returned is investigated
+PROBED_S = 1.0  # seconds after which a probe that is not returned is committed again
+MATERIALIZED_S = 1.0  # brokers before 2.5 without a probe: seconds after which a committed offset is in their table
+OFFSETS_0 = TopicPartition(OFFSETS_TOPIC, 0)  # probed partition if the target topic has only one
 TOPIC_NOT_ALLOWED = 29
 
 R = TypeVar("R")
@@ -91,22 +92,22 @@ Committed = dict[TopicPartition, StableOffset]
 
 
 class Probe(NamedTuple):
-    """An offset that is committed in order to be read: for a partition that no position is committed for, with metadata
-    that no other commit has."""
+    """Offset that is committed only to be read back: for a partition without other committed offsets, with unique
+    metadata."""
 
     tp: TopicPartition
     metadata: str
 
 
 class TransactionRefused(LocalError):
-    """The cluster does not take the transaction, as it or the client is configured; the sentence says what helps."""
+    """The cluster refuses the transaction because of its or the client's configuration; the message says what helps."""
 
 
 class Coordinators:
-    """Asks coordinators of one cluster.  brokers(): those that are known now; any one can look a coordinator up;
-    Unreachable where none is.
+    """Client of the coordinators of one cluster. brokers(): known brokers, any of which can look a coordinator up;
+    raises Unreachable if there are none.
 
-    links: of these alone.
+    links: used by this object alone.
     """
 
     def __init__(self, brokers: Callable[[], Sequence[Broker]], links: Links, dialect: Dialect) -> None:
@@ -114,19 +115,19 @@ class Coordinators:
         self._links = links
         self._dialect = dialect
         self._known: dict[tuple[str, bool], Broker] = {}
-        self._looked: dict[tuple[str, bool], int] = {}  # at which broker the next look-up begins
+        self._looked: dict[tuple[str, bool], int] = {}  # broker at which the next lookup begins
         self._locks: dict[tuple[int, int], Lock] = {}
         self._lost_at: dict[Broker, float] = {}
-        self._stable: dict[Broker, bool] = {}  # whether a broker takes OffsetFetch v7
-        self._unprobed: set[TopicPartition] = set()  # this client may not commit offsets for
+        self._stable: dict[Broker, bool] = {}  # whether a broker supports OffsetFetch v7
+        self._unprobed: set[TopicPartition] = set()  # partitions for which this client may not commit offsets
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 
     def carry_out(self, transaction: Transaction, wanted: Callable[[], bool], said: Said = lambda why: None) -> bool:
-        """Ask until the transaction asks nothing more, is over (new) or is not wanted any more; then False.
+        """Send requests until the transaction needs none.  Return False if it is over (new) or not wanted any more.
 
-        Of a new one InitProducerId is asked; of what becomes new meanwhile nothing more is.  said: called with why it
-        takes long, and with "" once it goes on.  Raises TransactionRefused.
+        For a new transaction InitProducerId is sent; nothing more is sent for one that becomes new meanwhile. said:
+        called with the reason for a long delay, and with "" once it continues.  Raises TransactionRefused.
         """
         tries, loud = 0, False
         begins = transaction.state is State.NEW
@@ -151,7 +152,7 @@ class Coordinators:
         return transaction.state is not State.NEW
 
     def _asked(self, transaction: Transaction, ask: Ask) -> tuple[Next, str]:
-        """Ask once; what follows, and the reason."""
+        """Send one request; return what follows, and the reason."""
         of_group = isinstance(ask, CommitOffsets)
         key = ask.group if isinstance(ask, CommitOffsets) else transaction.id
         try:
@@ -207,13 +208,13 @@ class Coordinators:
         wanted: Callable[[], bool],
         said: Said = lambda why: None,
     ) -> Committed | None:
-        """All that the group named like the transactional id has committed, probes among it.
+        """Return all offsets that the group named like the transactional id has committed, including probes.
 
-        transaction: ready, of this owner.  at: the partition of the target that positions are committed for.  None: it
-        is not wanted any more, or the transaction is over (new).  Raises TransactionRefused.
+        transaction: in state ready, of this owner. at: the target partition whose offsets are committed.  None: not
+        wanted any more, or the transaction is over (new).  Raises TransactionRefused.
         """
         group, offsets = transaction.id, {probe.tp: (0, probe.metadata)}
-        # Without a probe, too, it drops what the producer id has pending, and its epoch gets into the group's log.
+        # Even without a probe, this drops the producer id's pending offsets, and writes its epoch into the group's log.
         if not self._ended(transaction, {} if probe.tp in self._unprobed else offsets, False, wanted, said):
             return None
         stable = self._asked_of_group(group, wanted, said, lambda broker: self._takes_stable(broker, group))
@@ -230,13 +231,14 @@ class Coordinators:
             if not self._ended(transaction, offsets, True, wanted, said):
                 return None
             shown = self.shows(group, offsets, wanted, said, PROBED_S)
-        # What is still pending is of a producer id that the transactional id had once: it ends no more.
+        # Still pending offsets belong to an earlier producer id of the transactional id, and will never end.
         return self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
 
     def _ended(
         self, transaction: Transaction, offsets: Offsets, commit: bool, wanted: Callable[[], bool], said: Said
     ) -> bool:
-        """Carry out a transaction of its group and these offsets alone; False: it is over (new), or was not begun."""
+        """Run a transaction with its group and these offsets alone.  Return False if it is over (new), or was not
+        begun."""
         if not wanted():
             return False
         transaction.begin()
@@ -248,7 +250,7 @@ class Coordinators:
             if OFFSETS_0 not in offsets or transaction_code(transaction.why) != TOPIC_NOT_ALLOWED:
                 raise
             self._unprobed.add(OFFSETS_0)
-        if transaction.state is not State.NEW:  # cut short, and not to be gone on with
+        if transaction.state is not State.NEW:  # interrupted, and not to be continued
             transaction.restart("")
         return False
 
@@ -260,8 +262,8 @@ class Coordinators:
         said: Said = lambda why: None,
         within_s: float = SHOWN_S,
     ) -> bool:
-        """Wait until the group's coordinator answers with these offsets; False: it did not so long, or it is not wanted
-        any more.  Raises TransactionRefused."""
+        """Wait until the group's coordinator answers with these offsets.  Return False if it does not within within_s,
+        or is not wanted any more.  Raises TransactionRefused."""
         until, tries = now() + within_s, 0
         while True:
             found = self._asked_of_group(group, wanted, said, lambda broker: self._as_cached(broker, group))
@@ -278,7 +280,7 @@ class Coordinators:
     def _asked_of_group(
         self, group: str, wanted: Callable[[], bool], said: Said, ask: Callable[[Broker], R]
     ) -> R | None:
-        """Ask the coordinator of a group until it answers; None: it is not wanted any more.
+        """Send a request to the coordinator of a group until it answers; None: not wanted any more.
 
         Raises TransactionRefused.
         """
@@ -310,10 +312,10 @@ class Coordinators:
         return None
 
     def _when_settled(self, broker: Broker, group: str, tp: TopicPartition) -> Committed:
-        """All that a group has committed, of a broker from 2.5 on at which nothing is pending for a partition.
+        """Return all committed offsets of a group from a broker of 2.5 or later, if nothing is pending for a partition.
 
-        The same broker says both: a coordinator of 4.0 that has just taken over shows older offsets until it was asked
-        with require_stable.  Raises BrokerError (88) where something is pending.
+        Both come from the same broker: a coordinator of 4.0 that has just taken over returns older offsets until a
+        request with require_stable.  Raises BrokerError (88) if an offset is pending.
         """
         reply: StableOffsets = self._call(broker, StableOffsetFetch(group, tp), group)
         for code in (reply.error, *(row.error for row in reply.partitions.values())):
@@ -322,7 +324,7 @@ class Coordinators:
         return self._as_cached(broker, group)
 
     def _cached_twice(self, broker: Broker, group: str) -> Committed:
-        """As an older broker's cache has it, twice in a row."""
+        """Return committed offsets from the cache of an older broker, read twice with the same result."""
         before = self._as_cached(broker, group)
         while True:
             sleep(MATERIALIZED_S)
@@ -330,7 +332,7 @@ class Coordinators:
                 return before
 
     def _as_cached(self, broker: Broker, group: str) -> Committed:
-        """As an older broker's cache has it."""
+        """Return committed offsets from the cache of an older broker."""
         reply = self._call(broker, self._dialect.requests.offset_fetch(self._dialect, group, None), group)
         if reply["error"]:
             raise BrokerError(reply["error"], f"OffsetFetch of {group} on {broker}")
@@ -354,7 +356,7 @@ class Coordinators:
     # ---- brokers ----------------------------------------------------------------------------------------------------
 
     def _coordinator(self, key: str, of_transaction: bool) -> Broker:
-        """Raises LinkLost, BrokerError."""
+        """Look up a coordinator.  Raises LinkLost, BrokerError."""
         known = self._known.get((key, of_transaction))
         if known is not None:
             return known
@@ -364,7 +366,7 @@ class Coordinators:
         except Unreachable as away:
             raise LinkLost(str(away)) from away
         first = self._looked.get((key, of_transaction), 0) % max(1, len(brokers))
-        self._looked[key, of_transaction] = first + 1  # a broker with old metadata names the same one for ever
+        self._looked[key, of_transaction] = first + 1  # a broker with outdated metadata always names the same one
         for broker in self._links.answering_first([*brokers[first:], *brokers[:first]]):
             try:
                 reply: Coordinator = self._call(broker, find_coordinator(self._dialect, key, of_transaction), key)
@@ -374,7 +376,7 @@ class Coordinators:
             if reply.broker is not None:
                 self._known[key, of_transaction] = reply.broker
                 return reply.broker
-            reasons.append(BrokerError(reply.error, f"coordinator of {key}, asked of {broker}"))
+            reasons.append(BrokerError(reply.error, f"coordinator of {key}, according to {broker}"))
         refused = [reason for reason in reasons if isinstance(reason, BrokerError)]
         if refused:
             raise refused[0]
@@ -395,7 +397,7 @@ class Coordinators:
                 raise
 
     def close(self) -> None:
-        """Close the connections: who waits for a response has lost it."""
+        """Close the connections: callers waiting for a response raise LinkLost."""
         self._links.close()
 
 
@@ -409,6 +411,6 @@ HELP = {
 
 
 def transaction_code(why: str) -> int:
-    """The code at the end of a reason."""
+    """Return the error code at the end of a reason."""
     digits = why.rpartition("(")[2].rstrip(")")
     return decimal_int(digits, least=-1) or 0

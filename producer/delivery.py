@@ -46,7 +46,7 @@ class Completion(NamedTuple):
     offset: int | None  # of the message at begin
     error: Exception | None
     sure: bool = True  # False: sent, not acknowledged
-    tp: TopicPartition | None = None  # the partition that stored them, when it is not the bucket's
+    tp: TopicPartition | None = None  # the partition that stored them, if it is not the bucket's
 
 
 class Bucket:
@@ -77,9 +77,9 @@ class Bucket:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.timestamps_ms: list[int | None] = []
-        self.headers: dict[int, bytes] = {}  # blocks of those that have headers, by number
+        self.headers: dict[int, bytes] = {}  # blocks of messages that have headers, by number
         self.sizes: list[int] = []  # bytes of each one's entry before compression
-        self.size = 0  # of all of them
+        self.size = 0  # total of sizes
         self.free = False  # none of its messages has a key or a given partition
         self.completed = 0  # number of completed messages
         self.completions: list[Completion] = []
@@ -92,7 +92,7 @@ class Bucket:
     def of_one(
         cls, lock: threading.Lock, flag: Callable[[], Flag], topic: str, partition: PartitionId | None
     ) -> Bucket:
-        """A bucket for one message that is not encoded yet, and whose partition (-1) is not chosen yet."""
+        """Return a bucket for one message that is not encoded yet, and whose partition (-1) is not chosen yet."""
         bucket = cls(TopicPartition(topic, -1 if partition is None else partition), lock, flag)
         bucket.keys.append(None)
         bucket.values.append(None)
@@ -126,7 +126,7 @@ class Bucket:
             return self.completion(number)
 
     def listen(self, number: int, listener: Listener) -> bool:
-        """Register a listener for a message's completion; False when it is completed already."""
+        """Register a listener for a message's completion; return False if it is completed already."""
         with self.lock:
             if self.completion(number) is not None:
                 return False
@@ -154,33 +154,33 @@ class Delivery:
 
     @property
     def tp(self) -> TopicPartition:
-        """The message's partition."""
+        """Return the message's partition."""
         completion = self._bucket.completion(self._number)
         return self._bucket.tp if completion is None or completion.tp is None else completion.tp
 
     @property
     def place(self) -> tuple[Bucket, range]:
-        """Arguments of Deliveries.add()."""
+        """Return the arguments of Deliveries.add()."""
         return self._bucket, range(self._number, self._number + 1)
 
     @property
     def key(self) -> bytes | None:
-        """The encoded key."""
+        """Return the encoded key."""
         return self._bucket.keys[self._number]
 
     @property
     def value(self) -> bytes | None:
-        """The encoded value, for sending it again."""
+        """Return the encoded value, for sending it again."""
         return self._bucket.values[self._number]
 
     @property
     def done(self) -> bool:
-        """Whether it is stored or has failed."""
+        """True if it is stored or has failed."""
         return self._bucket.completion(self._number) is not None
 
     @property
     def error(self) -> Exception | None:
-        """Why it failed; None while it is pending, and when it is stored."""
+        """Return why it failed; None while it is pending, and if it is stored."""
         completion = self._bucket.completion(self._number)
         return completion.error if completion is not None else None
 
@@ -199,7 +199,7 @@ class Delivery:
 
     @property
     def state(self) -> str:
-        """pending; stored; failed; or "sent, not acknowledged", where no broker reports more."""
+        """Return the state: pending; stored; failed; or "sent, not acknowledged" if no broker reports more."""
         completion = self._bucket.completion(self._number)
         if completion is None:
             return "pending"
@@ -245,7 +245,7 @@ class Deliveries(Sequence[Delivery]):
     """Deliveries of one send_many(), in the order of its values."""
 
     def __init__(self) -> None:
-        # Number of the first message, its bucket and its numbers there; None: in several, with their numbers.
+        # Number of the first message, its bucket and its numbers there; None: in several buckets, with their numbers.
         self._spans: list[tuple[int, Bucket, Sequence[int]] | tuple[int, None, list[tuple[Bucket, int]]]] = []
         self._count = 0
 
@@ -282,6 +282,6 @@ class Deliveries(Sequence[Delivery]):
                     yield Delivery(span[1], number)
 
     def result(self, timeout_s: float | None = None) -> list[Stored]:
-        """Wait until all of them are stored.  Raises as Delivery.result() for the first that is not."""
+        """Wait until all of them are stored.  Raises the exception of Delivery.result() for the first that is not."""
         until = None if timeout_s is None else monotonic() + timeout_s
         return [each.result(None if until is None else max(0.0, until - monotonic())) for each in self]

@@ -1,6 +1,6 @@
 """Dispatcher: the producer's part in the event loop, which drains the accumulator into the sender.
 
-It is created in the producer's thread; from start() on everything here runs in the event loop.
+It is created in the producer's thread; after start() everything here runs in the event loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNBOUNDED = 1 << 62
 
 
 class Dispatcher:
-    """Drains the accumulator into the sender, and waits for topics, room and completion on behalf of callers.
+    """Drains the accumulator into the sender, and waits for topics, room and completion for callers.
 
     call(calls) runs delivery callbacks outside of its greenlets.  When one of its greenlets has died, waits raise the
     reason.
@@ -55,10 +55,10 @@ class Dispatcher:
         self._accumulator = accumulator
         self._call = call
         self._tickets: set[_Ticket] = set()
-        self._view = ClusterView()  # the view that the accumulator's topics are from
+        self._view = ClusterView()  # view from which the accumulator's topics come
         self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
-        self.counters: Counters | None = None  # the sender's, for any thread; None: not started
+        self.counters: Counters | None = None  # the sender's, readable from any thread; None: not started
 
     def start(self) -> None:
         config = self._config
@@ -87,7 +87,7 @@ class Dispatcher:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers with a connection, by id, and whether it is connected."""
+        """Return brokers with a connection, by id, and whether it is connected."""
         return self._sender.pool
 
     # ---- rounds ----------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Dispatcher:
                 leaders.need(topic)
         if self._versions.asked:
             for why in self._config.unfit(self._dialect):
-                raise LocalError(f"{why}; that is what the brokers are")
+                raise LocalError(f"{why}; the brokers are of that release")
         return self._accumulator.set_topic(self._topic_info(topic, leaders.view))
 
     def _topic_info(self, topic: str, view: ClusterView) -> TopicInfo:
@@ -202,7 +202,7 @@ class Dispatcher:
             self._room.wait(STEP_S if timeout_s is None else min(timeout_s, STEP_S))
 
     def flush(self, timeout_s: float) -> int:
-        """Send everything and wait; the number of messages still pending after timeout_s."""
+        """Send everything and wait; return the number of messages still pending after timeout_s."""
         deadline = now() + timeout_s
         self.drain()
         while not self._sender.flush(max(0.0, min(STEP_S, deadline - now()))):
@@ -214,7 +214,7 @@ class Dispatcher:
         return 0
 
     def end(self, timeout_s: float) -> int:
-        """Flush within timeout_s, then end; the number of messages left, whose deliveries have failed."""
+        """Flush within timeout_s, then end; return the number of messages left, whose deliveries have failed."""
         left = 0
         try:
             left = self.flush(timeout_s)
@@ -244,7 +244,7 @@ class Dispatcher:
         self._fail_all(reason)
 
     def _fail_all(self, reason: Exception) -> None:
-        """Fail all pending messages, so that no caller waits for ever."""
+        """Fail all pending messages, so that no caller waits forever."""
         self._accumulator.close(reason)
         for ticket in list(self._tickets):
             ticket.failed(reason, None)
@@ -272,13 +272,13 @@ class _Ticket:
 
     def __init__(self, dispatcher: Dispatcher, bucket: Bucket, *, begin: int, end: int, size: int) -> None:
         self._dispatcher, self.bucket, self.at, self.end, self.size = dispatcher, bucket, begin, end, size
-        self.tp: TopicPartition | None = None  # the partition it was moved to; None: its bucket's
+        self.tp: TopicPartition | None = None  # partition to which it was moved; None: its bucket's
 
     def may_send(self) -> bool:
         return True
 
     def reached(self, resume_at: int) -> None:
-        raise AssertionError(f"a part without source positions cannot have reached {resume_at}")
+        raise AssertionError(f"a part without source offsets cannot have reached {resume_at}")
 
     def stored(self, count: int, offset: int | None, sure: bool) -> None:
         self._complete(count, offset, None, sure)
@@ -287,7 +287,7 @@ class _Ticket:
         self._complete(1, None, reason)
 
     def done(self) -> None:
-        """Nothing to do: stored() and skipped() have completed all its messages."""
+        """Do nothing: stored() and skipped() have completed all its messages."""
 
     def failed(self, reason: Exception, resume_at: int | None) -> None:
         self._complete(self.end - self.at, None, reason)

@@ -15,8 +15,8 @@ class UnknownOutcome(Undeliverable):
 
 
 class Waiting(Undeliverable):
-    """A partition cannot be written, for the target lacks something.  group: partitions with the same cause, warned of
-    once."""
+    """A partition cannot be written, because the target lacks something. group: partitions with the same cause, which
+    get one warning."""
 
     def __init__(self, tp: TopicPartition, lacks: str) -> None:
         super().__init__(f"{tp}: {lacks}")
@@ -24,7 +24,7 @@ class Waiting(Undeliverable):
 
 
 class TooLarge(Undeliverable):
-    """A message that its target refuses for its size (bytes of its entry)."""
+    """The target refuses a message for its size (bytes of its entry)."""
 
     def __init__(self, sentence: str, size: int, broker: Broker) -> None:
         super().__init__(sentence)
@@ -33,8 +33,8 @@ class TooLarge(Undeliverable):
 
 
 class RecordRefused(BrokerError):
-    """The target refuses one message for what it is, such as its timestamp or the key that it does not have; its bytes
-    are whole, and a retry would not help.  plain: the sentence without the message's offset in the source."""
+    """The target refuses one message for its content, such as its timestamp or a missing key; its bytes are not
+    damaged, and a retry would not help. plain: the message text without the source offset."""
 
     def __init__(self, code: int, where: str, said: str = "", source: str = "") -> None:
         super().__init__(code, where, said + source)
@@ -42,7 +42,7 @@ class RecordRefused(BrokerError):
 
 
 class QueueFull(WireError):
-    """No room for another message within queue.enqueue.timeout.ms: the brokers take less than is sent."""
+    """No room for another message within queue.enqueue.timeout.ms: the brokers accept less than is sent."""
 
 
 class SendFailed(WireError):
@@ -78,15 +78,16 @@ class Closed(WireError):
 
 
 def raised_by_users(own: bool) -> tuple[type[BaseException], ...]:
-    """The exceptions to catch from a program's own code.  own: it runs in a thread of the producer, where sys.exit()
-    would silently end just that thread.  Not own: in a greenlet of the program's hub, where it ends the program."""
+    """Return the exceptions to catch from a program's own code. own: it runs in a thread of the producer, where
+    sys.exit() would silently end just that thread.  Otherwise it runs in a greenlet of the program's hub, where
+    sys.exit() ends the program."""
     return (Exception, SystemExit) if own else (Exception,)
 
 
 class MessageRefused(LocalError):
     """A message cannot be sent.  The sentence names topic, partition, offset and option.
 
-    offset: of the message; None: it was met among several messages, and it is not known which one it was.
+    offset: of the message; None: it is not known which of several messages it was.
     """
 
     def __init__(self, sentence: str, offset: int | None = None) -> None:

@@ -1,7 +1,8 @@
-"""Entries that were made for brokers of another release: in the format that the brokers take now.
+"""Conversion of queued entries to the format that the brokers support now.
 
-While a cluster is rolled what waits in a queue may be of a format that it takes no more: 4.0 takes record batches only
-(KIP-724), and what goes back below 0.11 takes none.  It is decoded and encoded again, part by part, before it is sent.
+During a rolling upgrade queued entries may have a format that brokers no longer accept: 4.0 accepts only record batches
+(KIP-724), and after a downgrade below 0.11 none are accepted.  Such entries are decoded and encoded again, part by
+part, before they are sent.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from producer.batches import Batch, Piece, split_into
 
 
 def outdated(batch: Batch, dialect: Dialect) -> bool:
-    """Whether brokers of this dialect refuse the format of a batch.  One that was sealed goes again as it was sent."""
+    """True if brokers of this dialect refuse the format of a batch.  A sealed batch is retried unchanged."""
     return not batch.sealed and any(piece.part.magic not in dialect.formats for piece in batch.pieces)
 
 
 def renewed(batch: Batch, dialect: Dialect) -> list[Piece]:
-    """Its pieces in the format of the dialect.  Raises CorruptMessage, and LocalError for what that has no room for."""
+    """Return its pieces in the format of the dialect.  Raises CorruptMessage, and LocalError for fields that the format
+    lacks."""
     return [
         piece
         for old in batch.pieces
@@ -31,8 +33,8 @@ def renewed(batch: Batch, dialect: Dialect) -> list[Piece]:
 
 
 def in_format(part: Part, dialect: Dialect) -> Part:
-    """A part in the format that the dialect writes, with the codec it has, as far as that is known there.  Raises as
-    renewed."""
+    """Return a part in the format that the dialect writes, with its codec if the dialect supports it.  Raises
+    CorruptMessage, LocalError."""
     fetched, scan = NEWEST.messages.message_set(part.tp.topic, part.tp.partition, 0, memoryview(part.entries), None)
     if scan.damage is not None:
         raise scan.damage
@@ -42,7 +44,7 @@ def in_format(part: Part, dialect: Dialect) -> Part:
         rows.append((len(rows), message.key, message.value, message.timestamp_ms))
         headers.append(message.headers)
     if not rows:
-        raise CorruptMessage(f"{part.tp}: nothing to be sent can be read in {len(part.entries)} bytes", 0)
+        raise CorruptMessage(f"{part.tp}: no message can be read in {len(part.entries)} bytes", 0)
     codec = part.codec if part.codec in dialect.codecs else max(dialect.codecs)
     blocks = [packed(one) for one in headers]
     entries = dialect.messages.encode(rows, codec, dialect.magic, blocks if any(blocks) else None)

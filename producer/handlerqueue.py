@@ -384,11 +384,12 @@ def _failed(where: str, exc: BaseException) -> HandlerFailed:
 def handlers_of(
     config: ProducerConfig, callbacks: CallbackHandler | None, events: EventHandler | None
 ) -> tuple[CallbackHandler | None, EventHandler | None]:
-    """The given handlers, else those that the options name, after init().  Raises LocalError for an unusable one."""
+    """Return the given handlers, or those that the options name, after init().  Raises LocalError for an unusable
+    one."""
     callbacks = callbacks or loaded_handler("callback.handler", config.callback_handler, CallbackHandler)
     events = events or loaded_handler("event.handler", config.event_handler, EventHandler)
     if config.sync and (callbacks is not None or events is not None):
-        raise LocalError("callback and event handlers stand behind the queue: producer.type must be async for them")
+        raise LocalError("callback and event handlers need the queue: producer.type must be async for them")
     if callbacks is not None:
         callbacks.init(config.callback_handler_props)
     if events is not None:

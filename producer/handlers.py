@@ -49,23 +49,23 @@ class CallbackHandler:
         """Called once, before all other hooks; properties: callback.handler.props."""
 
     def before_enqueue(self, item: Item) -> Item:
-        """Returns the item to queue instead."""
+        """Return the item to queue instead."""
         return item
 
     def after_enqueue(self, item: Item, added: bool) -> None:
-        """Called after the item was queued; not added: the queue was full, and send() raises QueueFull."""
+        """Called after the item was queued; added False: the queue was full, and send() raises QueueFull."""
 
     def after_dequeuing(self, item: Item | None) -> list[Item]:
-        """Returns the items for the batch instead of the one that left the queue.  None: no item came for
+        """Return the items for the batch instead of the one that left the queue. item None: no item came for
         queue.buffering.max.ms (at least 100); the returned items are sent, too."""
         return [] if item is None else [item]
 
     def before_sending(self, items: list[Item]) -> list[Item]:
-        """Returns the batch to send instead, before it is encoded."""
+        """Return the batch to send instead, before it is encoded."""
         return items
 
     def last_batch_before_close(self) -> list[Item]:
-        """Returns items to add to the last batch."""
+        """Return items to add to the last batch."""
         return []
 
     def close(self) -> None:
@@ -73,13 +73,14 @@ class CallbackHandler:
 
 
 class Sending(Protocol):
-    """Sending by this producer, for event handlers: send() returns once the message is stored, or raises the reason."""
+    """Interface of this producer for event handlers: send() returns once the message is stored, or raises the
+    reason."""
 
     def send(self, topic: str, value: Any, key: Any = None, partition: PartitionId | None = None) -> Delivery: ...
 
 
 class EventHandler:
-    """Sends batches itself, as kafka.producer.async.EventHandler of 0.7."""
+    """Base class of handlers that send batches themselves, as kafka.producer.async.EventHandler of 0.7."""
 
     def init(self, properties: Mapping[str, str]) -> None:
         """Called once; properties: event.handler.props."""

@@ -1,12 +1,11 @@
 """Leaders of partitions: metadata that is refreshed on request and every topic.metadata.refresh.interval.ms.
 
-A refresh by name may create the topic (auto.create.topics.enable), as users of a producer expect.  So only topics are
-named that messages, or a caller, wait for: a name that nothing is sent to any more would bring back a topic that was
-deleted.  What is known of others is looked up again without creating any.  A mirror reads all topics, which never
-creates one.
+A refresh by name may create the topic (auto.create.topics.enable), as users of a producer expect.  So requests only
+name topics that messages or a caller wait for: otherwise a deleted topic that is no longer used would be created again.
+Other known topics are refreshed without creating any.  A mirror reads all topics, which never creates one.
 
-Refreshes in a row are spaced out, as an election takes a few of them.  A topic that a caller has just met waits for
-none: it is looked up at once, together with all others that wait for their first look-up.
+There are waits between consecutive refreshes, since an election takes a few of them.  A topic that a caller uses for
+the first time does not wait: it is looked up at once, together with all others that wait for their first lookup.
 
 zookeeper.connect       metadata from ZooKeeper, with watches
 metadata.broker.list    metadata from the brokers of the list.  0.7 brokers have none: there the list itself is the
@@ -63,13 +62,13 @@ class Leaders:
         self.view = ClusterView()
         self.failure: WireError | None = None  # of the newest refresh; None: it succeeded
         self.refreshes = 0
-        self.named: frozenset[str] = frozenset()  # the topics that the newest refresh asked for by name
+        self.named: frozenset[str] = frozenset()  # topics named in the newest refresh
         self._metadata = metadata
         self._by_name = by_name
         self._waiting = waiting
-        self._needed: set[str] = set()  # topics that a caller needs, since the last refresh that succeeded
-        self._first: set[str] = set()  # those of them that were not asked for yet, and are without waiting
-        self._everything = False  # also what nothing waits for is looked up again
+        self._needed: set[str] = set()  # topics that a caller needs, since the last successful refresh
+        self._first: set[str] = set()  # those of them not requested yet, which are requested without waiting
+        self._everything = False  # also refresh topics that nothing waits for
         self._refresh_s = refresh_ms / 1000 if refresh_ms >= 0 else None
         self._pace = RefreshPace(Backoff(backoff_ms / 1000, MAX_BACKOFF_S), QUIET_S)
         self._after_refresh = after_refresh
@@ -83,7 +82,7 @@ class Leaders:
 
     @property
     def nobody_answers(self) -> bool:
-        """Whether the newest refresh tried all brokers in vain: the next one tries them again, nobody else has to."""
+        """True if the newest refresh tried all brokers in vain: only the next one tries them again."""
         return isinstance(self.failure, Unreachable)
 
     def refresh(self) -> None:
@@ -92,7 +91,7 @@ class Leaders:
         self._awake.set()
 
     def changed(self) -> None:
-        """Request a refresh of all known topics: something has changed, whatever it is."""
+        """Request a refresh of all known topics, because something has changed."""
         self._everything = True
         self.refresh()
 
@@ -103,7 +102,8 @@ class Leaders:
             self.refresh()
 
     def look_up(self, topic: str) -> None:
-        """Request a topic's metadata at once, unless it is in the view.  If it is not found, need() asks again."""
+        """Request a topic's metadata at once, unless it is in the view.  If it is not found, need() requests it
+        again."""
         if topic not in self.view.topics:
             self._needed.add(topic)
             self._first.add(topic)
@@ -120,7 +120,7 @@ class Leaders:
 
     def run(self) -> None:
         """The greenlet that refreshes until close()."""
-        due: float | None = None  # when a refresh that was requested may be made; None: none was
+        due: float | None = None  # when a requested refresh may be made; None: none was requested
         while True:
             woken = self._awake.wait(self._refresh_s if due is None else max(0.0, due - now()))
             self._awake.clear()
@@ -154,7 +154,7 @@ class Leaders:
         try:
             found = self._found(old, named, known)
         except WireError as failure:
-            self._outages.begin(CLUSTER, "the cluster", str(failure), "asked again until one answers", began)
+            self._outages.begin(CLUSTER, "the cluster", str(failure), "retrying until one answers", began)
             self.failure = failure
             self.refresh()
         else:
@@ -169,13 +169,14 @@ class Leaders:
         self._refreshed.set()
 
     def _asked(self) -> tuple[set[str], set[str]]:
-        """The topics to look up by a request that may create them, and those by one that creates none."""
+        """Return the topics to look up by a request that may create them, and those to look up by one that creates
+        none."""
         named = {*self._needed, *self._waiting()}
         known = set(self.view.topics) if self._everything else {tp.topic for tp in self._new}
         return named, known - named
 
     def _found(self, old: ClusterView, named: set[str], known: set[str]) -> ClusterView:
-        """The new view.  Errors in it are those of this refresh.  Raises WireError."""
+        """Return the new view, with the errors of this refresh.  Raises WireError."""
         if not self._by_name:
             return old.merged(self._metadata.read(None), whole=True)
         found = ClusterView(old.brokers, old.topics)
@@ -186,7 +187,7 @@ class Leaders:
         return found
 
     def _wait_for_new(self, old: ClusterView) -> None:
-        """Refresh again while a new partition has no leader: no failed message would request it."""
+        """Request a refresh while a new partition has no leader, since no failed message does."""
         at = now()
         unled = {TopicPartition(t, p) for t, seen in self.view.topics.items() for p in seen if seen[p].leader is None}
         new = {tp: at + NEW_PARTITION_S for tp in unled if tp.partition not in old.topics.get(tp.topic, {})}
@@ -211,9 +212,10 @@ class ListedSource:
 
 
 def source_of(config: ProducerConfig, dialect: Dialect, links: Links) -> Metadata:
-    """The metadata source for the options, not connected yet.  Raises LocalError for unusable ZooKeeper options."""
+    """Return the metadata source for the options, not connected yet.  Raises LocalError for unusable ZooKeeper
+    options."""
     if config.zookeeper_connect:
-        from producer.zookeeper import ZookeeperSource  # late: a list of brokers needs no kazoo
+        from producer.zookeeper import ZookeeperSource  # imported here: a list of brokers needs no kazoo
 
         return ZookeeperSource(
             config.zookeeper_connect,

@@ -62,7 +62,7 @@ class KafkaHandler(logging.Handler):
         behind = {} if config.callback_handler else {"callback_handler": CallbackHandler()}
         quick = replace(config, enqueue_timeout_ms=0)
         self._producer = Producer(quick, on_delivery=self._completed, **{**behind, **producer})
-        super().__init__(level)  # last: from here on logging knows the handler
+        super().__init__(level)  # last: after this logging knows the handler
         # A filter runs before the handler's lock is taken; a thread in emit() holds that lock while it waits for the
         # hub.
         self.addFilter(_is_of_others)
@@ -71,8 +71,8 @@ class KafkaHandler(logging.Handler):
         try:
             if not self._begun:
                 self._begin()
-            if self._producer.pending >= self._max_lines:  # in the handler's queue and behind it, together
-                text = f"{self.topic}: {self._max_lines} lines wait to be stored; raise queue.buffering.max.messages"
+            if self._producer.pending >= self._max_lines:  # in the handler's queue and in the producer, together
+                text = f"{self.topic}: {self._max_lines} lines are not stored yet; raise queue.buffering.max.messages"
                 raise QueueFull(text)
             self._producer.send(self.topic, self.format(record), key=self._key(record))
         except Exception:  # a formatter may raise anything, too

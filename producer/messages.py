@@ -48,7 +48,7 @@ Given = KeyedMessage | ProducerData | Sequence[KeyedMessage | ProducerData]
 
 
 def messages_of(given: Given) -> list[KeyedMessage]:
-    """The single messages, in order, from the argument of send().  Raises NotSent for anything else."""
+    """Return the single messages, in order, from the argument of send().  Raises NotSent for anything else."""
     listed = [given] if isinstance(given, KeyedMessage | ProducerData) else given
     if not isinstance(listed, list | tuple):
         raise NotSent(

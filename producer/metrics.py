@@ -1,12 +1,11 @@
 """Metrics of producers for Prometheus, through prometheus-client's registry; off unless metrics.enable is set.
 
     producer_messages_sent_total, _acked_total, _failed_total       sent = acked + failed + pending
-    producer_messages_unacknowledged_total, _maybe_lost_total       acked but only sent; and those of them that may be
-                                                                    lost
+    producer_messages_unacknowledged_total, _maybe_lost_total       acked but only sent; and those that may be lost
     producer_messages_pending, producer_bytes_pending
     producer_requests_total, producer_retries_total
-    producer_unknown_outcomes_total         attempts whose response was lost, or leaves open whether the
-                                            batch was stored: sent again, perhaps stored twice
+    producer_unknown_outcomes_total         attempts whose response was lost, or does not say whether the batch was
+                                            stored: sent again, perhaps stored twice
     producer_errors_total                   responses with an error, by code
     producer_message_size_bytes             histogram of entries before compression, by topic
     producer_fetch_message_max_bytes        fetch.message.max.bytes that consumers of a topic need
@@ -96,7 +95,7 @@ def _families() -> Families:
             core.GaugeMetricFamily("producer_bytes_pending", "Bytes pending.", labels=client),
             core.CounterMetricFamily("producer_requests", "Requests sent.", labels=client),
             core.CounterMetricFamily("producer_retries", "Batches sent again.", labels=client),
-            core.CounterMetricFamily("producer_unknown_outcomes", "Attempts that may be stored.", labels=client),
+            core.CounterMetricFamily("producer_unknown_outcomes", "Attempts with an unknown outcome.", labels=client),
             core.CounterMetricFamily("producer_errors", "Responses with an error.", labels=(*client, "code")),
             core.HistogramMetricFamily("producer_message_size_bytes", "Entries before compression.", labels=topic),
             core.GaugeMetricFamily("producer_fetch_message_max_bytes", "Fetch size that consumers need.", labels=topic),
@@ -118,12 +117,13 @@ class TopicSizes:
 
     @property
     def histogram(self) -> dict[int, int]:
-        """Number of messages by the upper bound of their entry's size (a power of two, in bytes), ascending."""
+        """Return the number of messages by the upper bound of their entry's size (a power of two, in bytes),
+        ascending."""
         return {1 << bits: self.by_bits[bits] for bits in sorted(self.by_bits)}
 
     @property
     def fetch_message_max_bytes(self) -> int:
-        """The smallest value that consumers need: a power of two, not below the JVM's default."""
+        """Return the smallest value that consumers need: a power of two, not below the JVM's default."""
         return max(FETCH_DEFAULT, 1 << (self.largest - 1).bit_length()) if self.largest else FETCH_DEFAULT
 
 

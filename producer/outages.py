@@ -4,8 +4,8 @@ An outage is a warning at its beginning and information at its end; the retries 
 that leads a hundred partitions is one outage.  Errors that an election or a new topic causes for a moment are
 information, and a warning only when they last for GRACE_S.
 
-Several senders to one cluster share Reports: what one of them has reported is not reported by another, and it is over
-once it is over for all of them.
+Several senders to one cluster share Reports: an outage reported by one is not reported by another, and it ends once it
+has ended for all of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkawire.errors import BrokerError, LinkLost, error_info
 from kafkawire.model import BrokerPartition, TopicPartition
 from producer.errors import Waiting
 
-Events = Callable[[int, str], object]  # called with a level of `logging` and a sentence
+Events = Callable[[int, str], object]  # called with a level of `logging` and a message
 GRACE_S = 2.0
 CLUSTER: Final = -1  # stands for all brokers together; no broker has this id
 
@@ -33,18 +33,18 @@ class _Outage:
 
 
 class Reports:
-    """What the senders to one cluster have reported, so that each trouble of the cluster is reported once."""
+    """Outages that the senders to one cluster have reported, so that each is reported once."""
 
     def __init__(self) -> None:
         self.outages: list[Outages] = []  # of each sender
         self.stalls: list[Stalls] = []
 
     def summary(self, now: float) -> str:
-        """The current outages of all senders for a status line, each broker once; "": none."""
+        """Return the current outages of all senders for a status line, each broker once; "": none."""
         return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self.current().values())
 
     def current(self) -> dict[int, _Outage]:
-        """The current outage of each broker, as the sender that noticed it first sees it."""
+        """Return the current outage of each broker, from the sender that noticed it first."""
         found: dict[int, _Outage] = {}
         for outages in self.outages:
             for broker_id, one in outages.current.items():
@@ -54,8 +54,8 @@ class Reports:
 
 
 class Outages:
-    """Outages of the target's brokers, which refuse or break connections, or do not answer: those that one sender
-    sees.  reports: of all senders to the cluster."""
+    """Outages of the target's brokers as one sender sees them: brokers that refuse or break connections, or do not
+    answer. reports: of all senders to the cluster."""
 
     def __init__(self, events: Events, reports: Reports | None = None) -> None:
         self._events = events
@@ -98,7 +98,7 @@ class Outages:
         return bool(self.current)
 
     def summary(self, now: float) -> str:
-        """The current outages for a status line; "": none."""
+        """Return the current outages for a status line; "": none."""
         return "; ".join(f"{one.why} (for {now - one.since:.0f} s)" for one in self.current.values())
 
 
@@ -177,18 +177,18 @@ class Stalls:
         )
 
     def _reported_by_another(self, tp: TopicPartition, stall: _Stall) -> bool:
-        """Whether another sender waits for the same partition, for the same reason, and has reported that."""
+        """True if another sender waits for the same partition for the same reason, and has reported it."""
         others = (stalls._stalls.get(tp) for stalls in self._reports.stalls if stalls is not self)
         return any(other is not None and other.reported and other.group == stall.group for other in others)
 
 
 def _may_pass(reason: BrokerError) -> bool:
-    """Whether a change of leader, or a new topic, causes the same error for a moment."""
+    """True if a change of leader, or a new topic, causes the same error for a moment."""
     return reason.info.refresh
 
 
 def away(tp: TopicPartition, view: ClusterView) -> bool:
-    """Whether tp belongs to a broker that is down now (0.7), and so will return with it."""
+    """True if tp belongs to a broker that is down now (0.7), and so will return with it."""
     if not isinstance(tp.partition, BrokerPartition):
         return False
     there = view.topics.get(tp.topic, {})
@@ -196,13 +196,13 @@ def away(tp: TopicPartition, view: ClusterView) -> bool:
 
 
 def waiting(tp: TopicPartition, view: ClusterView) -> Waiting:
-    """What the target lacks for tp, by its metadata, and the remedy."""
+    """Return what the target lacks for tp, by its metadata, and the remedy."""
     if tp.topic not in view.topics:
         code = view.errors.get(tp.topic, 0)
         said = f" ({error_info(code).name})" if code else ""
-        return Waiting(tp, f"the target has no topic {tp.topic}{said}; create it there")
+        return Waiting(tp, f"the target does not have topic {tp.topic}{said}; create it there")
     if isinstance(tp.partition, BrokerPartition) and away(tp, view):
-        return Waiting(tp, f"broker {tp.partition.broker} is not there, and the partition is its own")
+        return Waiting(tp, f"broker {tp.partition.broker} is not registered, and the partition belongs to it")
     partitions = view.partitions(tp.topic)
     if tp.partition not in partitions:
         return Waiting(tp, f"the target's topic {tp.topic} has {len(partitions)} partitions; add partitions there")

@@ -45,19 +45,19 @@ from producer.verdicts import (
 
 TOO_LARGE = 10  # MessageSizeTooLarge
 TOO_LARGE_CODES = frozenset({TOO_LARGE, 18})  # and RecordListTooLarge
-RECORD_CODES = frozenset({2, 32, 87})  # of a single message whose bytes are whole: what it is, is refused
+RECORD_CODES = frozenset({2, 32, 87})  # of a single message with intact bytes: its content is refused
 TIME_SETTINGS = "message.timestamp.after.max.ms and .before.max.ms, before 3.6 message.timestamp.difference.max.ms"
-NEVER = frozenset({17, 29})  # metadata errors of a topic that a retry does not cure
+NEVER = frozenset({17, 29})  # metadata errors of a topic that a retry does not fix
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Bounds of retries.  retries < 0: for ever (topic_wait_s still bounds the wait for unknown topics)."""
+    """Bounds of retries. retries < 0: forever (topic_wait_s still bounds the wait for unknown topics)."""
 
     retries: int = -1
     backoff_s: float = 0.1
     topic_wait_s: float = 60.0
-    delivery_s: float = 30.0  # with bounded retries: how long a part may wait that cannot be sent
+    delivery_s: float = 30.0  # with bounded retries: how long a part that cannot be sent may wait
 
 
 @dataclass(slots=True)
@@ -71,12 +71,12 @@ class Counters:
     retries: int = 0
     unknown: int = 0
     failed: int = 0
-    maybe_lost: int = 0  # sent, but their connection broke before a barrier behind them was answered
+    maybe_lost: int = 0  # sent, but their connection broke before a barrier after them was answered
     errors: Counter[int] = field(default_factory=Counter)
 
 
 class Outcomes:
-    """Applies verdicts to `batches`.  events is called with a sentence each time the state of a partition changes.
+    """Applies verdicts to `batches`.  events is called with a message each time the state of a partition changes.
 
     created(topic): called when the cluster does not have a topic.  True: the caller creates it, and reports on that, so
     its messages do not fail meanwhile.  sequences: numbers of the batches, of an idempotent producer.
@@ -101,11 +101,11 @@ class Outcomes:
         self._events = events
         self._created = created
         self._stalls = Stalls(events, reports)
-        self._missing: dict[TopicPartition, float] = {}  # partitions that the cluster does not know, and since when
+        self._missing: dict[TopicPartition, float] = {}  # partitions that the cluster does not have, and since when
         self._rng = random.Random()
 
     def answered(self, batch: Batch, answer: ProducedPartition, broker: Broker, now: float) -> bool:
-        """Handle the response to a batch.  True: leaders should be refreshed."""
+        """Handle the response to a batch.  Return True if leaders should be refreshed."""
         code = answer.error
         verdict = judge(code, answer.base_offset)
         if verdict is Verdict.STORED or (code == DUPLICATE and batch.sealed):
@@ -118,7 +118,7 @@ class Outcomes:
         self.counters.unknown += unknown
         if self._sequences is not None and not unknown:
             self._sequences.refused(batch)
-        maybe = batch.may_be_stored  # before its numbers are taken from it
+        maybe = batch.may_be_stored  # read before its numbers are removed
         if _once(batch) and _changes(batch, code, verdict) and (maybe or unknown):
             self._fail_unknown(batch, reason, now)
         elif self._sequences is not None and self._sequences.forgotten(batch, code, str(reason)):
@@ -142,14 +142,14 @@ class Outcomes:
             self._again(batch, reason, now, Verdict.AGAIN)
 
     def _forgotten(self, batch: Batch, code: int, reason: Exception, now: float, twice: bool) -> None:
-        """Retry a batch with new numbers, because the broker does not know what came before it.  twice: an earlier
-        attempt may have stored it, and no transaction takes that back."""
+        """Retry a batch with new numbers, because the broker does not know the batches before it. twice: an earlier
+        attempt may have stored it, and no transaction undoes that."""
         if twice:
             said = f"{batch.tp}: {counted(batch.count, 'message')} that an earlier attempt may have stored"
             self._events(logging.WARNING, f"{said} may be in its log twice: the broker forgot the producer ({reason})")
         if code == OUT_OF_ORDER:
-            lost = "its log does not have the messages that it acknowledged before these"
-            self._events(logging.WARNING, f"{reason}: {lost} (an unclean election?); what follows is sent")
+            lost = "its log lacks messages that it acknowledged before"
+            self._events(logging.WARNING, f"{reason}: {lost} (an unclean election?); later messages are sent")
         self._again(batch, reason, now, Verdict.AGAIN)
 
     def maybe_refused(self, batch: Batch, reason: LinkLost, now: float) -> None:
@@ -167,11 +167,11 @@ class Outcomes:
         self._split_large(batch, TOO_LARGE, broker, now)
 
     def unsendable(self, batch: Batch, reason: Exception, now: float) -> None:
-        """Fail a batch that no broker of the cluster can be sent: nothing of it was stored."""
+        """Fail a batch that cannot be sent to any broker of the cluster: nothing of it was stored."""
         self._fail(batch, reason, now)
 
     def maybe_lost(self, count: int, reason: LinkLost) -> None:
-        """Count messages whose connection broke before a barrier behind them was answered."""
+        """Count messages whose connection broke before a barrier after them was answered."""
         self.counters.maybe_lost += count
         self._events(logging.WARNING, f"{reason}; {count} messages that were sent over it before may be lost")
 
@@ -217,11 +217,11 @@ class Outcomes:
         single = len(batch.pieces) == 1
         for piece in batch.pieces:
             piece.tries += 1
-            # Consecutive ones: after an outage the first odd response does not fail the batch.
+            # Only consecutive ones count: after an outage the first odd response does not fail the batch.
             piece.refusals = piece.refusals + 1 if verdict is Verdict.BOUNDED else 0
             since = now if piece.missing_since is None else piece.missing_since
             piece.missing_since = since if verdict is Verdict.WAIT else None
-            piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the piece at fault fails
+            piece.alone |= verdict is Verdict.BOUNDED  # so that in the end only the faulty piece fails
         if self._tried_enough(batch, verdict, now) and (single or verdict is not Verdict.BOUNDED):
             if isinstance(reason, BrokerError) and reason.code in UNCLEAR and not batch.may_be_stored:
                 self._split_refused(batch, reason, now)
@@ -244,7 +244,7 @@ class Outcomes:
         return patience.retries >= 0 and batch.tries > patience.retries
 
     def _fail_unknown(self, batch: Batch, reason: Exception, now: float) -> None:
-        said = f"{batch.tp}: {reason}; whether it is stored is not known, so it is not sent again"
+        said = f"{batch.tp}: {reason}; it is not known whether it is stored, so it is not sent again"
         self._fail(batch, UnknownOutcome(said), now)
 
     def _split_large(self, batch: Batch, code: int, broker: Broker, now: float) -> None:
@@ -258,8 +258,8 @@ class Outcomes:
     def _split_refused(self, batch: Batch, reason: BrokerError, now: float, named: Sequence[int] = ()) -> None:
         """Send a batch that is refused for one of its messages in smaller pieces, down to that message.
 
-        named: the places of its records that the broker refuses.  Without them it is halved: a response of a broker
-        before 2.4 names none.
+        named: indexes of the records that the broker refuses.  Without them the batch is halved: responses of brokers
+        before 2.4 name none.
         """
         said = f"{reason.where}: one of {counted(batch.count, 'message')} is refused ({reason.info.name})"
         self._split(batch, now, partial(self._refused, reason), said, min(named, default=None))
@@ -274,10 +274,10 @@ class Outcomes:
         said = f"{reason.said}; " if reason.said else ""
         if reason.code == TIMESTAMP:
             time = "missing" if message.timestamp_ms is None else iso(message.timestamp_ms)
-            # Not what the broker said: its bounds are others with each try.
-            said = f"the timestamp of the message is {time}, which the topic does not take ({TIME_SETTINGS}); it"
+            # Not the broker's own text: its limits change with each try.
+            said = f"the timestamp of the message is {time}, which the topic does not accept ({TIME_SETTINGS}); it"
         elif message.key is None:
-            said += "the message has no key, which a compacted topic (cleanup.policy) asks for; it"
+            said += "the message has no key, which a compacted topic (cleanup.policy) requires; it"
         else:
             said += "the message"
         return RecordRefused(reason.code, reason.where, f"{said} is whole", _source_offset(part))
@@ -287,7 +287,7 @@ class Outcomes:
     ) -> None:
         """Send a batch in smaller pieces: first its parts alone, then halves; a single message fails, for why(piece).
 
-        first: the place of the message at fault, where it is known: what precedes it goes alone, and then that message.
+        first: the index of the faulty message, if known: the messages before it are sent alone, and then that message.
         """
         if len(batch.pieces) > 1:
             for piece in batch.pieces:
@@ -308,7 +308,7 @@ class Outcomes:
         self._batches.put_back(batch, split_into(piece, parts), now)
 
     def _apart(self, part: Part, first: int | None) -> list[Part]:
-        """Halves of a part; first: what precedes that message, the message, and what follows it."""
+        """Return halves of a part; with `first` the messages before that one, that message, and those after it."""
         if first is None:
             return _with_origins(part, self._messages.split(part))
         *before, rest = self._messages.split(part, first) if first > 0 else [part]
@@ -326,8 +326,8 @@ class Outcomes:
         self._piece_stored(piece)
 
     def _check(self, batch: Batch, reason: Exception, where: str, now: float) -> None:
-        """Check the bytes after the broker found damage: the first damaged entry fails its part, once what precedes it
-        is stored."""
+        """Check the bytes after the broker found damage: the first damaged entry fails its part, once the entries
+        before it are stored."""
         pieces: list[Piece] = []
         found: CorruptMessage | None = None
         for piece in batch.pieces:
@@ -356,7 +356,7 @@ class Outcomes:
             whole.reached = piece.part.resume_at
         if piece.fails_with is not None:
             if whole.reached is not None:
-                ticket.reached(whole.reached)  # failed() only names the offset; what precedes it is stored now
+                ticket.reached(whole.reached)  # failed() only names the offset; the entries before it are stored now
             self._end(piece, piece.fails_with, whole.reached)
         elif piece.last:
             whole.over = True
@@ -381,7 +381,7 @@ class Outcomes:
     # ---- parts that wait for a topic or a leader
 
     def _waits(self, tp: TopicPartition, view: ClusterView, now: float, answered: bool) -> bool:
-        """Whether tp waits for a topic or a leader; fails its head when it has waited too long."""
+        """True if tp waits for a topic or a leader; fails its head when it has waited too long."""
         head = self._batches.head(tp)
         if head is None:
             return False
@@ -413,8 +413,8 @@ def _once(batch: Batch) -> bool:
 
 
 def _changes(batch: Batch, code: int, verdict: Verdict) -> bool:
-    """True if a retry sends other bytes, bytes without numbers, or old messages: then the broker may not know a second
-    copy."""
+    """True if a retry sends other bytes, bytes without numbers, or old messages: then the broker may not recognize a
+    duplicate."""
     return not batch.stored_once or code in FORGOTTEN or verdict in (Verdict.SPLIT, Verdict.CHECK)
 
 
@@ -427,9 +427,9 @@ def _source_offset(part: Part) -> str:
 
 
 def _with_origins(part: Part, parts: list[Part]) -> list[Part]:
-    """Return the parts of a split, with the source positions that they reach if entries are numbered otherwise.
+    """Return the parts of a split, with the source offsets that they reach if entries have other offsets.
 
-    Without positions if messages share an offset: one message does not tell what follows it.
+    There are no offsets if messages share one: a message does not show the offset after it.
     """
     offsets = [int(offset) for some in part.origins for offset in some]
     if not offsets:
@@ -457,48 +457,50 @@ def _too_large(piece: Piece, code: int, broker: Broker) -> str:
 
 @cache
 def _hears(kind: type, listener: type) -> bool:
-    """Whether tickets of a class are called so; asked once per class: Python compares attribute by attribute."""
+    """True if tickets of a class implement a listener protocol; cached per class, since Python compares attribute by
+    attribute."""
     return issubclass(kind, listener)
 
 
 @runtime_checkable
 class SkippedListener(Protocol):
-    """A ticket that continues without messages that are too large or refused: skipped() is called for each of them."""
+    """Ticket that continues without messages that are too large or refused: skipped() is called for each of them."""
 
     def skipped(self, reason: Exception) -> None: ...
 
 
 @runtime_checkable
 class StoredListener(Protocol):
-    """A ticket that is called as its messages are stored, in order, before done() or failed()."""
+    """Ticket that is called as its messages are stored, in order, before done() or failed()."""
 
     def stored(self, count: int, offset: int | None, sure: bool) -> None:
-        """The next `count` messages are stored.  offset: of the first one; None when the broker did not report it.
+        """Report that the next `count` messages are stored. offset: of the first one; None when the broker did not
+        report it.
 
-        Not sure: they were sent, and no broker acknowledges them.
+        sure False: they were sent, and no broker acknowledges them.
         """
         ...
 
 
 @runtime_checkable
 class OffsetListener(Protocol):
-    """A ticket that is called with the offsets of its stored messages, before done() or failed()."""
+    """Ticket that is called with the offsets of its stored messages, before done() or failed()."""
 
     def placed(self, count: int, offset: int | None, exact: bool) -> None:
-        """The next `count` messages are stored.  offset: of the first one, or less; None when the broker did not report
-        it.
+        """Report that the next `count` messages are stored. offset: of the first one, or less; None when the broker did
+        not report it.
 
-        Not exact: a wrapper precedes them in the same request, which may hold more messages than are counted.
+        exact False: a wrapper before them in the same request may have more messages than are counted.
         """
         ...
 
 
 @runtime_checkable
 class AtMostOnce(Protocol):
-    """A ticket whose part, when `once` is true, is not retried after an unknown outcome but fails with UnknownOutcome.
+    """Ticket whose part, when `once` is true, is not retried after an unknown outcome but fails with UnknownOutcome.
 
     A numbered batch is retried with the same bytes, unless its messages are so old that the broker may have forgotten
-    the producer; it fails so when it is given up or would need other numbers.
+    the producer; it fails with UnknownOutcome if it is given up or would need other numbers.
     """
 
     @property

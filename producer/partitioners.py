@@ -6,18 +6,18 @@
     byte_array_partitioner   |hashCode| mod n of bytes, as ByteArrayPartitioner of 0.8.2
     murmur2_partitioner      the Java producer's (0.8.1 and later): murmur2 of the key's bytes
 
-|hash| of the smallest int32 is 0 in 0.8.2 (KAFKA-1469).  A number is taken as an Integer if it fits, else as a Long;
-use Long(7) for a Long that would fit: the hashes of negative numbers differ.
+|hash| of the smallest int32 is 0 in 0.8.2 (KAFKA-1469).  A number is an Integer if it fits, else a Long; use Long(7)
+for a Long that would fit: the hashes of negative numbers differ.
 
 Values of unkeyed.partitioner, which choose among the partitions that have a leader:
 
 batch         one random partition per round (queue.buffering.max.ms, or a full batch): requests are large, and
-              within seconds all partitions get the same load; never the last one again, since it may have a
-              request in flight
+              within seconds all partitions get the same load; never the previous one, since it may
+              have a request in flight
 sticky        one random partition for topic.metadata.refresh.interval.ms or until it loses its leader, as
               0.8's producer (DefaultEventHandler.getPartition; the reason is KAFKA-1017)
-random        a random partition each message, as 0.7's
-round-robin   the next partition each message, as the Java producer of 0.8.1 and later
+random        a random partition for each message, as in 0.7
+round-robin   the next partition for each message, as in the Java producer of 0.8.1 and later
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Long(int):
 
 
 def hash_code(key: object) -> int:
-    """key.hashCode() as an int32, for keys whose hash code is the same in every JVM: text, bytes (java.util.Arrays) and
-    whole numbers.  TypeError for others."""
+    """Return key.hashCode() as an int32, for keys whose hash code is the same in every JVM: text, bytes
+    (java.util.Arrays) and integers.  Raises TypeError for others."""
     if isinstance(key, bytes | bytearray | memoryview):
         return bytes_hash(bytes(key))
     if isinstance(key, str):
@@ -52,38 +52,38 @@ def hash_code(key: object) -> int:
 
 
 def byte_array_partitioner(key: bytes | bytearray | memoryview, partitions: int) -> int:
-    """|Arrays.hashCode(key)| mod n."""
+    """Return |Arrays.hashCode(key)| mod n."""
     return absolute(bytes_hash(bytes(key))) % partitions
 
 
 def default_partitioner(key: object, partitions: int) -> int:
-    """|key.hashCode()| mod n.  TypeError as hash_code()."""
+    """Return |key.hashCode()| mod n.  Raises TypeError for other keys than text, bytes and integers."""
     return absolute(hash_code(key)) % partitions
 
 
 def masking_partitioner(key: object, partitions: int) -> int:
-    """(key.hashCode() & 0x7fffffff) mod n.  TypeError as hash_code()."""
+    """Return (key.hashCode() & 0x7fffffff) mod n.  Raises TypeError for other keys than text, bytes and integers."""
     return (hash_code(key) & 0x7FFFFFFF) % partitions
 
 
 def default_partitioner_07(key: object, partitions: int) -> int:
-    """|key.hashCode()| mod n; a negative result, where the JVM's |h| stays negative, is refused by the producer.
+    """Return |key.hashCode()| mod n; the producer refuses a negative result, for which the JVM's |h| stays negative.
 
-    TypeError as hash_code().
+    Raises TypeError for other keys than text, bytes and integers.
     """
     code = hash_code(key)
     return -1 if code == INT_MIN and partitions & (partitions - 1) else abs(code) % partitions
 
 
 def default_of(dialect: Dialect) -> Callable[[object, int], int]:
-    """The equivalent of kafka.producer.DefaultPartitioner in that release."""
+    """Return the equivalent of kafka.producer.DefaultPartitioner in that release."""
     if dialect.negates_hashes:
         return default_partitioner_07
     return masking_partitioner if dialect.masks_hashes else default_partitioner
 
 
 def _int_hash(key: int) -> int:
-    """Integer.hashCode if the number fits, else Long.hashCode: the exclusive or of both halves, as int32."""
+    """Return Integer.hashCode if the number fits, else Long.hashCode: the exclusive or of both halves, as int32."""
     if INT_MIN <= key < 1 << 31 and not isinstance(key, Long):
         return int(key)
     folded = (key ^ (key >> 32)) & MASK
@@ -91,12 +91,12 @@ def _int_hash(key: int) -> int:
 
 
 def murmur2_partitioner(key: bytes | str, partitions: int) -> int:
-    """(murmur2(key) & 0x7fffffff) mod n; text is taken as UTF-8."""
+    """Return (murmur2(key) & 0x7fffffff) mod n; text is encoded as UTF-8."""
     data = key.encode() if isinstance(key, str) else bytes(key)
     return (murmur2(data) & 0x7FFFFFFF) % partitions
 
 
-# The functions above by the rule that kafkawire.keyhashes has for all keys of some columns at once.
+# Rules of kafkawire.keyhashes for the functions above, which hash all keys of columns at once.
 _RULES: tuple[tuple[Callable[..., int], int], ...] = (
     (murmur2_partitioner, MURMUR2),
     (byte_array_partitioner, ABSOLUTE),
@@ -107,14 +107,15 @@ _RULES: tuple[tuple[Callable[..., int], int], ...] = (
 
 
 def rule_of(partitioner: Callable[..., int]) -> int | None:
-    """The rule by which a partitioner of this module hashes keys that are bytes; None: it is another one."""
+    """Return the rule by which a partitioner of this module hashes keys of bytes; None for other partitioners."""
     return next((rule for function, rule in _RULES if function is partitioner), None)
 
 
 def is_pure(partitioner: Callable[..., int]) -> bool:
-    """Whether a partitioner gives the same index for the same key and number of partitions whenever it is asked.
+    """True if a partitioner always returns the same index for the same key and number of partitions.
 
-    A program's own says so by an attribute `pure = True` of the function, or of the object that has its method.
+    A program's own partitioner declares it by an attribute `pure = True` of the function, or of the object that has its
+    method.
     """
     says = (partitioner, getattr(partitioner, "__self__", None))
     return rule_of(partitioner) is not None or any(getattr(one, "pure", False) is True for one in says)
@@ -123,7 +124,7 @@ def is_pure(partitioner: Callable[..., int]) -> bool:
 class Sticky:
     """Sticky choice for messages without a key: one random partition with a leader per topic, until forget().
 
-    As the Scala producer does, so that a producer does not connect to every broker for a few messages.
+    The Scala producer does the same, so that a producer does not connect to every broker for a few messages.
     """
 
     def __init__(self, rng: random.Random | None = None) -> None:
@@ -131,7 +132,7 @@ class Sticky:
         self._chosen: dict[str, PartitionId] = {}
 
     def choose(self, topic: str, with_leader: Sequence[PartitionId]) -> PartitionId | None:
-        """The topic's partition, one with a leader; None when there is none."""
+        """Return the topic's partition, one with a leader; None when there is none."""
         chosen = self._chosen.get(topic)
         if chosen is None or chosen not in with_leader:
             if not with_leader:
@@ -140,7 +141,7 @@ class Sticky:
         return chosen
 
     def forget(self, topic: str | None = None) -> None:
-        """Make the next choice new, for one topic or for all."""
+        """Forget the current choice, for one topic or for all."""
         if topic is None:
             self._chosen.clear()
         else:
@@ -157,7 +158,7 @@ class UnkeyedPartitioner:
     def __init__(
         self, way: str, refresh_s: float, rng: random.Random | None = None, now: Callable[[], float] = monotonic
     ) -> None:
-        self.whole_rounds = way in ("batch", "sticky")  # a choice lasts until the round is over
+        self.whole_rounds = way in ("batch", "sticky")  # a choice lasts until the round ends
         self._way = way
         self._refresh_s = refresh_s
         self._rng = rng or random.Random()
@@ -166,7 +167,7 @@ class UnkeyedPartitioner:
         self._next: dict[str, int] = {}  # index of the last choice
 
     def choose(self, topic: str, led: Sequence[PartitionId]) -> PartitionId:
-        """One of `led`, which is not empty."""
+        """Return one of `led`, which is not empty."""
         if self._way == "sticky":
             return self._sticky(topic, led)
         if self._way == "round-robin":
@@ -179,7 +180,7 @@ class UnkeyedPartitioner:
         return self._rng.choice(led)
 
     def choose_many(self, topic: str, led: Sequence[PartitionId], count: int) -> list[int]:
-        """The indexes of so many choices of `led`, which is not empty."""
+        """Return the indexes of `count` choices from `led`, which is not empty."""
         if self.whole_rounds:
             return [led.index(self.choose(topic, led))] * count
         if self._way == "round-robin":

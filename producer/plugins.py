@@ -29,7 +29,7 @@ from producer.partitioners import default_of, is_pure, rule_of
 Encoder = Callable[[Any], bytes | None]
 Partitioner = Callable[[Any, int], int]
 T = TypeVar("T")
-MANY = 64  # keys: for fewer the compiled loop costs more than it saves
+MANY = 64  # keys; for fewer, the compiled loop costs more than it saves
 DEFAULT = "default"  # partitioner.class: the one of kafka.version
 ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
 
@@ -53,7 +53,7 @@ class Plugins:
         spoken = expected(config.version)
         if partitioner is not None and not config.knows_partitions:
             raise LocalError(
-                f"a partitioner needs zookeeper.connect: of a broker list alone Kafka {spoken.release} has no "
+                f"a partitioner needs zookeeper.connect: with a broker list alone Kafka {spoken.release} has no "
                 "partitions to choose from, and keys are ignored"
             )
         self._partition = partitioner or (
@@ -61,12 +61,12 @@ class Plugins:
             if config.partitioner == DEFAULT
             else loaded("partitioner.class", config.partitioner, PARTITIONERS, "partition")
         )
-        self._known: tuple[int, KeyIndexes] | None = None  # of a number of partitions
-        self.takes_bytes = self._encode is as_bytes  # bytes are sent as they are
+        self._known: tuple[int, KeyIndexes] | None = None  # for one number of partitions
+        self.takes_bytes = self._encode is as_bytes  # bytes are sent unchanged
 
     @property
     def encode(self) -> Encoder:
-        """The encoder of values (serializer.class)."""
+        """Return the encoder of values (serializer.class)."""
         return self._encode
 
     def encoded(self, topic: str, value: Any) -> bytes | None:
@@ -76,16 +76,16 @@ class Plugins:
         return self._encoded(self._encode_key, "key.serializer.class", "key", topic, key)
 
     def encoded_all(self, topic: str, values: Sequence[Any]) -> Sequence[bytes | None]:
-        """The encoded values; the same list when all are bytes already."""
+        """Return the encoded values; the same list when all are bytes already."""
         if self.takes_bytes and set(map(type, values)) <= {bytes}:
             return values
         return [self.encoded(topic, value) for value in values]
 
     def partitions_of(self, keys: Sequence[Any], partitions: int) -> list[int] | None:
-        """The indexes of the partitions of keys that are stored as they are, KEYLESS for None.
+        """Return the partition indexes of keys that are stored unchanged, KEYLESS for None.
 
-        None: each has to be encoded and asked for by itself, in order: keys are not bytes, an encoder or a partitioner
-        is the program's own (and not pure), or one of them fails.
+        None: keys have to be encoded and partitioned one by one, in order: keys are not bytes, an encoder or a
+        partitioner is the program's own (and not pure), or one of them fails.
         """
         if self._encode_key is not as_bytes or not set(map(type, keys)) <= {bytes, type(None)}:
             return None
@@ -101,12 +101,12 @@ class Plugins:
         found = []
         try:
             self._known[1].add(keys, found)
-        except Exception:  # a user's code may raise anything: what it raises is said where each is asked for
+        except Exception:  # a user's code may raise anything; it is reported when keys are partitioned one by one
             return None
         return found if all(type(index) is int and KEYLESS <= index < partitions for index in found) else None
 
     def partition_of(self, topic: str, key: Any, partitions: int) -> int:
-        """The index of the partition of a key.  Raises PartitionerFailed."""
+        """Return the index of the partition of a key.  Raises PartitionerFailed."""
         try:
             index = self._partition(key, partitions)
         except Exception as exc:  # a user's code may raise anything
@@ -116,8 +116,8 @@ class Plugins:
             ) from exc
         if type(index) is not int or not 0 <= index < partitions:
             raise PartitionerFailed(
-                f"topic {topic}: partitioner.class gave back {index!r} for {counted(partitions, 'partition')}; 0 to "
-                f"{partitions - 1} are there, and nothing was sent"
+                f"topic {topic}: partitioner.class returned {index} for {counted(partitions, 'partition')}; valid "
+                f"are 0 to {partitions - 1}, and nothing was sent"
             )
         return index
 
@@ -131,28 +131,28 @@ class Plugins:
             ) from exc
         if data is not None and not isinstance(data, bytes):
             raise EncoderFailed(
-                f"topic {topic}: {option} gave back a {type(data).__name__} for a {what}, not bytes or None; nothing "
+                f"topic {topic}: {option} returned a {type(data).__name__} for a {what}, not bytes or None; nothing "
                 "was sent"
             )
         return data
 
 
 def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
-    """The handler with a name; None without a name.  Raises LocalError when it is not of that class."""
+    """Return the handler with a name; None without a name.  Raises LocalError if it is not of that class."""
     if not named:
         return None
     found = _made(option, named, _found(option, named, HANDLERS))
     if not isinstance(found, kind):
-        raise LocalError(f"{option} '{named}' is no producer.handlers.{kind.__name__}")
+        raise LocalError(f"{option} '{named}' is not a producer.handlers.{kind.__name__}")
     return found
 
 
 def loaded(option: str, named: str, group: str, method: str) -> Callable[..., Any]:
-    """The function, or method of an object or class, that an option names.  Raises LocalError."""
+    """Return the function, or method of an object or class, that an option names.  Raises LocalError."""
     found = _made(option, named, _found(option, named, group))
     bound = getattr(found, method, found)
     if not callable(bound):
-        raise LocalError(f"{option} '{named}': it can neither be called nor has it a method {method}")
+        raise LocalError(f"{option} '{named}': it is not callable and has no method {method}")
     return cast(Callable[..., Any], bound)
 
 
@@ -164,13 +164,13 @@ def _found(option: str, named: str, group: str) -> Any:
 
 
 def _made(option: str, named: str, found: Any) -> Any:
-    """An instance of a class, created without arguments; any other object unchanged."""
+    """Return an instance of a class, created without arguments; any other object unchanged."""
     if not isinstance(found, type):
         return found
     try:
         return found()
     except Exception as exc:  # a user's class may raise anything
-        raise LocalError(f"{option} '{named}': making one raised {type(exc).__name__}: {exc}") from exc
+        raise LocalError(f"{option} '{named}': creating an instance raised {type(exc).__name__}: {exc}") from exc
 
 
 def _entry_point(option: str, named: str, group: str) -> Any:
@@ -182,5 +182,5 @@ def _entry_point(option: str, named: str, group: str) -> Any:
         )
     try:
         return there[named].load()
-    except Exception as exc:  # whatever importing a user's module raises
+    except Exception as exc:  # importing a user's module may raise anything
         raise NotLoaded(f"{option} '{named}': loading it failed: {type(exc).__name__}: {exc}") from exc

@@ -126,7 +126,7 @@ class Producer:
 
     def start(self) -> None:
         """Start the event loop and its greenlets, which send() would do, too.  Does not connect yet.  Raises NoThread
-        (groundwork.threads), an OSError, where no thread can be made."""
+        (groundwork.threads), an OSError, if no thread can be created."""
         if self._forked:
             raise Closed(FORKED)
         with self._starting:
@@ -300,7 +300,7 @@ class Producer:
             log.error("%s", failure)  # the exception that ended the block is raised
 
     def _at_exit(self) -> None:
-        """Runs in the event loop at the interpreter's exit."""
+        """Send what is left at the interpreter's exit; runs in the event loop."""
         if self._closed:
             return
         self._closed = self._not_running = True
@@ -312,7 +312,8 @@ class Producer:
             log.error("the program ended without Producer.close(): %d messages are lost", lost)
 
     def _after_fork(self) -> None:
-        """Called in a forked child process: the event loop's thread and the connections belong to the parent."""
+        """Mark the producer unusable in a forked child process: the event loop's thread and the connections belong to
+        the parent."""
         self._forked = self._not_running = True
 
     def _flag(self) -> Flag:
@@ -322,12 +323,12 @@ class Producer:
 
     @property
     def counts(self) -> Counts:
-        """Counts of messages so far: sent = acked + failed + pending."""
+        """Return counts of messages so far: sent = acked + failed + pending."""
         return self._totals.counts
 
     @property
     def pending(self) -> int:
-        """Number of messages not yet stored or failed."""
+        """Return the number of messages not yet stored or failed."""
         return self.counts.pending
 
     def _snapshot(self) -> Snapshot:
@@ -335,13 +336,14 @@ class Producer:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers with a connection, by id, and whether it is connected; with zookeeper.connect: all live brokers."""
+        """Return brokers with a connection, by id, and whether it is connected; with zookeeper.connect: all live
+        brokers."""
         live = self._started and not (self._closed or self._forked)
         return self._hub.call(lambda: self._dispatcher.pool) if live else {}
 
     @property
     def sizes(self) -> dict[str, TopicSizes]:
-        """Message sizes of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
+        """Return message sizes of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
         return dict(self._dispatcher.sizes.topics)
 
 
@@ -354,7 +356,7 @@ class Totals:
 
     @property
     def counts(self) -> Counts:
-        """Counts of messages so far: sent = acked + failed + pending."""
+        """Return counts of messages so far: sent = acked + failed + pending."""
         counts, queue = self._accumulator.counts, self._queue
         if self._dispatcher.counters is not None and self._dispatcher.counters.maybe_lost:
             counts = replace(counts, maybe_lost=self._dispatcher.counters.maybe_lost)

@@ -1,9 +1,9 @@
-"""Producer ids for an idempotent sender: asked of the brokers whenever its sequences want another one.
+"""Producer ids for an idempotent sender, requested from the brokers whenever its sequences need another one.
 
-Any broker gives one out (InitProducerId without a transactional id).  While none does, numbered batches wait; that is
-said once, and of a coordinator that begins its work (14, 15: at the first id of a new cluster) only if it lasts.  A
-cluster that does not let this client write idempotently (31; brokers before 2.8 need the ACL IdempotentWrite on the
-cluster) gets batches without numbers, unless the option asks for them.
+Any broker assigns one (InitProducerId without a transactional id).  While none does, numbered batches wait; that is
+logged once, and for a coordinator that is starting (14, 15: at the first id of a new cluster) only if it lasts.  If a
+cluster does not let this client write idempotently (31; brokers before 2.8 need the ACL IdempotentWrite on the cluster)
+, batches are sent without numbers, unless the option requires them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ PURPOSE = "producer id"
 NOT_ALLOWED = 31  # ClusterAuthorizationFailed
 BEGINS = frozenset({14, 15})  # CoordinatorLoadInProgress, CoordinatorNotAvailable
 SOON = 5  # tries, about two seconds
-UNUSED_TIMEOUT_MS = 60000  # of a transaction: without a transactional id there is none
+UNUSED_TIMEOUT_MS = 60000  # of a transaction; unused without a transactional id
 BACKOFF = Backoff(0.1, 2.0)
 
 
 class ProducerIds:
-    """Gets producer ids for `sequences`; run() is a task of its own.
+    """Task (run()) that gets producer ids for `sequences`.
 
-    view: the newest view of the cluster.  required: without an id nothing may be sent.  renewed(): called after each.
+    view: the newest view of the cluster.  required: without an id nothing may be sent.  renewed(): called after each
+    new id.
     """
 
     def __init__(
@@ -56,10 +57,10 @@ class ProducerIds:
         self._wanted = Event()
         self._closed = False
         self._said = ""
-        self._begins = False  # all that the brokers said was that their coordinator begins its work
+        self._begins = False  # all responses said that the coordinator is starting
 
     def want(self) -> None:
-        """A partition cannot go on without another id."""
+        """Request another id, because a partition needs it."""
         self._wanted.set()
 
     def close(self) -> None:
@@ -67,7 +68,7 @@ class ProducerIds:
         self._wanted.set()
 
     def run(self) -> None:
-        """Until it is closed."""
+        """Get ids until it is closed."""
         tries = 0
         while True:
             self._wanted.wait()
@@ -78,13 +79,13 @@ class ProducerIds:
             tries = tries + 1 if reason else 0
             if reason:
                 if reason != self._said and not (self._begins and tries < SOON):
-                    self._events(logging.WARNING, f"no producer id for idempotent batches: {reason}; asked again")
+                    self._events(logging.WARNING, f"no producer id for idempotent batches: {reason}; retrying")
                     self._said = reason
                 self._wanted.set()
                 sleep(BACKOFF.wait_s(tries - 1))
 
     def _ask(self, tries: int) -> str:
-        """Ask one broker after the other; why there is no id, or "" where there is one or none is needed."""
+        """Ask one broker after the other.  Return why there is no id, or "" if there is one or none is needed."""
         reasons = []
         self._begins = True
         for broker in self._links.answering_first(self._view().brokers.values()):
@@ -110,8 +111,8 @@ class ProducerIds:
                 self._sequences.give_up()
                 self._events(
                     logging.WARNING,
-                    f"{reasons[-1]}: this client may not write idempotently, so batches go without numbers and may be "
-                    "stored twice; give it the ACL IdempotentWrite, or set enable.idempotence: false",
+                    f"{reasons[-1]}: this client may not write idempotently, so batches are sent without numbers and "
+                    "may be stored twice; give it the ACL IdempotentWrite, or set enable.idempotence: false",
                 )
                 self._renewed()
                 return ""

@@ -1,11 +1,11 @@
-"""Parts for target partitions out of columns: a fetched set is shared out without an object a message.
+"""Parts for target partitions from columns: a fetched set is distributed without one object per message.
 
-    resliced(groups, share)   steps of parts, of the messages of neighbouring sets
+    resliced(groups, share)   steps of parts, from the messages of adjacent sets
 
 share() says which rows of a piece go to which target partition.  The rows of one partition are then written side by
-side in the target's format: copied with their checksums where they stand in plain entries of that format, else
-encoded; compressed where the sets' codec at the target says so.  Pieces of neighbouring sets of one codec share a part,
-as far as it may grow.  Pure: no socket, no clock.
+side in the target's format: copied with their checksums if they are plain entries of that format, else encoded; and
+compressed with the sets' codec at the target.  Pieces of adjacent sets of one codec share a part, up to its size limit.
+Pure: no socket, no clock.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from producer.steps import READ_BYTES, STEP_BYTES, Step, part_limit
 
 
 class Share(NamedTuple):
-    """Rows for one target partition.  nbytes: of their keys, values and headers, at least."""
+    """Rows for one target partition. nbytes: bytes of at least their keys, values and headers."""
 
     target: TopicPartition
     rows: Stretch
     nbytes: int
 
 
-Sharing = Callable[[Columns, int], Iterable[Share]]  # the first rows of some columns, shared out
+Sharing = Callable[[Columns, int], Iterable[Share]]  # distributes the first rows of columns
 
 
 def resliced(
     groups: Iterable[tuple[MessageSet, int]], share: Sharing, dialect: Dialect, message_max_bytes: int
 ) -> Iterator[Step]:
-    """The messages of sets, each with its codec at the target, as share() shares them out.  dialect: the target's.
+    """Yield the messages of sets, each with its codec at the target, as share() distributes them. dialect: the
+    target's.
 
-    Messages that share an offset (those of a wrapper of 0.7) are in one step, or in none.
-    Raises CorruptMessage, and MessageRefused that share() raises, after everything before it was yielded.
+    Messages that share an offset (those of a wrapper of 0.7) are in the same step, or in none.  Raises CorruptMessage,
+    and MessageRefused from share(), after everything before was yielded.
     """
     made = StretchBuilder(dialect, message_max_bytes)
     for alone, codec in groups:
@@ -50,7 +51,7 @@ def resliced(
             yield from made.build()
             made.codec = codec
         made.reached = alone.start if made.reached is None else made.reached
-        # Large ones: what a piece costs by itself is more than what a smaller one's place in the cache saves.  One
+        # Large pieces: the fixed cost of a piece exceeds what a smaller one saves by staying in the cache.  One piece
         # is about a step.
         for columns in alone.pieces(most_bytes=STEP_BYTES):
             try:
@@ -67,7 +68,7 @@ def resliced(
 
 
 def _add(made: StretchBuilder, share: Sharing, columns: Columns) -> None:
-    """Add the rows of a piece; of an entry that is damaged inside none.
+    """Add the rows of a piece, without those of an entry with damage inside.
 
     Raises MessageRefused for a row; those before it are added.
     """
@@ -86,9 +87,9 @@ def _add(made: StretchBuilder, share: Sharing, columns: Columns) -> None:
 class _Target:
     """Rows for one target partition."""
 
-    parts: list[Part] = field(default_factory=list)  # that are full
-    open: list[Stretch] = field(default_factory=list)  # rows of the next one
-    size: int = 0  # bytes of those rows as entries, at most
+    parts: list[Part] = field(default_factory=list)  # full parts
+    open: list[Stretch] = field(default_factory=list)  # rows of the next part
+    size: int = 0  # maximum bytes of those rows as entries
 
 
 @dataclass(slots=True)
@@ -128,7 +129,7 @@ class StretchBuilder:
         return found
 
     def add_shares(self, shares: Iterable[Share], resume_at: int) -> None:
-        """Add rows; resume_at: of the source, once all that was added is stored."""
+        """Add rows. resume_at: of the source, once all added rows are stored."""
         overhead, limit = ENTRY_OVERHEAD[self.dialect.magic], self.limit
         for tp, rows, nbytes in shares:
             nbytes += overhead * (rows.until - rows.since)
@@ -142,7 +143,7 @@ class StretchBuilder:
         self.resume_at = resume_at
 
     def _fill(self, tp: TopicPartition, target: _Target, rows: Stretch, overhead: int, limit: int) -> None:
-        """Add rows that may not all fit into the part that is open."""
+        """Add rows that may not all fit into the open part."""
         columns, since, end = rows
         ends = list(accumulate((size + overhead for size in row_sizes(columns, end)), initial=0))
         while since < end:
@@ -150,13 +151,13 @@ class StretchBuilder:
             if until <= since and target.open:
                 self.close(tp)
                 continue
-            until = min(max(until, since + 1), end)  # a message that is larger by itself goes alone
+            until = min(max(until, since + 1), end)  # a larger message is a part of its own
             target.open.append(Stretch(columns, since, until))
             target.size += ends[until] - ends[since]
             since = until
 
     def close(self, tp: TopicPartition) -> None:
-        """Make a part of the rows that are open for a partition, if there are any."""
+        """Make a part of the open rows for a partition, if there are any."""
         target = self.targets.get(tp)
         if target is None or not target.open:
             return
@@ -176,7 +177,8 @@ class StretchBuilder:
 
 
 def rows_before_damage(columns: Columns) -> int:
-    """Rows of a piece that may be sent: none of an entry that is damaged inside, which may share an offset."""
+    """Return the number of rows of a piece that may be sent: none of an entry with damage inside, since they may share
+    an offset."""
     if columns.damage is None:
         return len(columns)
     return bisect_left(as_list(columns.offsets), columns.resume_at)

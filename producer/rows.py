@@ -21,18 +21,19 @@ class Row(NamedTuple):
 
 
 def size_of(row: Row, magic: int) -> int:
-    """Bytes of a row's entry."""
+    """Return the bytes of a row's entry."""
     return ENTRY_OVERHEAD[magic] + len(row.key or b"") + len(row.value or b"")
 
 
 def sizes_of(rows: Sequence[Row | tuple[bytes | None, bytes | None, int | None]], magic: int) -> list[int]:
-    """Bytes of the entry of each row."""
+    """Return the bytes of the entry of each row."""
     overhead = ENTRY_OVERHEAD[magic]
     return [overhead + (len(key) if key else 0) + (len(value) if value else 0) for key, value, _ in rows]
 
 
 def limit_of(dialect: Dialect, codec: int, batch_bytes: int, message_max_bytes: int) -> int:
-    """Largest part in bytes of entries.  A wrapper must fit message.max.bytes even when its data does not compress."""
+    """Return the largest part in bytes of entries.  A wrapper must fit message.max.bytes even when its data does not
+    compress."""
     if codec:
         return min(batch_bytes, int(message_max_bytes * WRAPPED_SHARE))
     if dialect.measures_whole_set:
@@ -49,10 +50,10 @@ def parts(
     sizes: Sequence[int] | None = None,
     headers: Sequence[bytes | None] | None = None,
 ) -> Iterator[Part]:
-    """The rows in order, in parts of at most `limit` bytes before compression; a larger row is a part by itself.
+    """Yield the rows in order, in parts of at most `limit` bytes before compression; a larger row is a part of its own.
 
-    sizes: bytes of each row's entry, if known, those of its headers included.  headers: a block a row
-    (kafkawire.headers), where any has some.
+    sizes: bytes of each row's entry including its headers, if known. headers: one block per row (kafkawire.headers), if
+    any has headers.
     """
     if sizes is None:
         sizes = sizes_of(rows, dialect.magic)
@@ -74,7 +75,7 @@ def parts_of_lists(
     limit: int,
     sizes: Sequence[int],
 ) -> Iterator[Part]:
-    """The same of messages in lists of equal length."""
+    """Yield messages in lists of equal length, in parts of at most `limit` bytes before compression."""
     ends = list(accumulate(sizes))
     at = 0
     while at < len(ends):

@@ -2,8 +2,8 @@
 
     submit      queues a part without waiting; the owner of the tickets bounds the memory
     flush       waits until nothing is pending
-    drop        drops parts that are not wanted any more (their partition was revoked, or parked)
-    close_links the fence: no request sent before is acknowledged after it; parts that may still be sent are sent again
+    drop        drops unwanted parts (of a revoked or parked partition)
+    close_links the fence: no earlier request is acknowledged after it; parts that may still be sent are sent again
 
 Delivery is at least once: a batch with an unknown outcome is sent again.  The order within a partition is kept across
 retries.  Everything here runs in one event loop; `connect` must belong to it.
@@ -37,16 +37,16 @@ def ignore(level: int, sentence: str) -> None:
 
 
 class Sender:
-    """Sends parts through num.producer.connections connections per broker; through one to 0.7, whose barriers confirm
-    what went over their own.
+    """Sender with num.producer.connections connections per broker; one per 0.7 broker, because a barrier confirms only
+    the messages of its own connection.
 
-    metadata: a source of this sender alone.  by_name: read metadata by the names of the submitted topics (which may
-    create them); else of all topics.  events: called with a level of `logging` and a sentence when a state changes;
+    metadata: a source used by this sender alone.  by_name: read metadata by the names of the submitted topics (which
+    may create them); else of all topics.  events: called with a level of `logging` and a message when a state changes;
     outages are warnings.  created: see Outcomes.  live: returns the ids of live brokers, when ZooKeeper is the source:
     then each of these, and no other broker, has connections.  reports: shared by several senders to one cluster, whose
-    outages are then reported once.  versions: of the cluster, which its connections ask for; None: they are known.
-    sequences: numbers that belong to a transaction, whose owner renews them; else the sender numbers its batches itself
-    where the configuration and the brokers allow it (enable.idempotence).
+    outages are then reported once.  versions: of the cluster, requested by its connections; None: they are configured.
+    sequences: numbers of a transaction, whose owner renews them; else the sender numbers its batches itself if the
+    configuration and the brokers allow it (enable.idempotence).
 
     Tickets are called from the greenlets of `tasks`; they must neither wait nor raise.
     """
@@ -138,7 +138,7 @@ class Sender:
 
     @property
     def bytes_pending(self) -> int:
-        """Bytes of submitted entries that are not completed, those in flight included."""
+        """Return the bytes of submitted entries that are not completed, including those in flight."""
         return self._batches.bytes_pending
 
     @property
@@ -147,12 +147,12 @@ class Sender:
 
     @property
     def dropped(self) -> int:
-        """Number of parts that were not sent because their ticket refused them, or drop() removed them."""
+        """Return the number of parts that were not sent because their ticket refused them, or drop() removed them."""
         return self._batches.dropped
 
     @property
     def in_flight(self) -> int:
-        """Number of requests that wait for a response."""
+        """Return the number of requests that wait for a response."""
         return sum(connection.in_flight for connection in self._connections.values())
 
     def start(self) -> None:
@@ -166,7 +166,7 @@ class Sender:
                 self.leaders.refresh()
 
     def submit(self, part: Part, ticket: Ticket) -> None:
-        """Queue a part behind all others of its partition, without waiting.  After close() nothing is sent."""
+        """Queue a part after all others of its partition, without waiting.  After close() nothing is sent."""
         if self._closed:
             self._batches.dropped += 1
             return
@@ -188,8 +188,8 @@ class Sender:
         return bool(self._empty.wait(timeout_s))
 
     def wait_confirmed(self, timeout_s: float) -> bool:
-        """Wait until each broker that never answers (0.7) has answered a barrier behind all requests, or its connection
-        is lost and the messages that may be lost are counted; False after timeout_s."""
+        """Wait until each broker that never answers (0.7) has answered a barrier after all requests, or its connection
+        is lost and the messages that may be lost are counted.  Return False after timeout_s."""
         until = now() + timeout_s
         while any(connection.unconfirmed for connection in self._connections.values()):
             self._progress.clear()
@@ -199,7 +199,7 @@ class Sender:
         return True
 
     def drop(self, unwanted: Callable[[Part, Ticket], bool]) -> int:
-        """Drop the parts that are unwanted; their number.  Their tickets are not called.
+        """Drop the unwanted parts without calling their tickets, and return their number.
 
         Parts in flight may still be stored, with their tickets called, but are not sent again.
         """
@@ -208,21 +208,21 @@ class Sender:
         return count
 
     def pending(self, topic: str) -> bool:
-        """Whether any part for a topic is not completed."""
+        """True if any part for a topic is not completed."""
         return any(piece.part.tp.topic == topic for piece in self._batches.submitted())
 
     def waiting(self) -> list[TopicPartition]:
-        """Partitions with queued parts and nothing in flight."""
+        """Return the partitions with queued parts and nothing in flight."""
         return list(self._batches.waiting())
 
     def move(self, old: TopicPartition, new: TopicPartition, chosen: Callable[[Ticket], bool]) -> list[Ticket]:
-        """Move the queued parts with a chosen ticket from one partition to another; their tickets."""
+        """Move the queued parts with a chosen ticket from one partition to another, and return the tickets."""
         moved = self._batches.move(old, new, chosen)
         self._wake_all()
         return moved
 
     def wake(self) -> None:
-        """Look again at what may be sent: there are other numbers, or more partitions in the transaction."""
+        """Check again what may be sent, after new numbers or more partitions in the transaction."""
         self._wake_all()
 
     def close_links(self) -> None:
@@ -230,7 +230,7 @@ class Sender:
         self._s.links.close()
 
     def close(self, timeout_s: float) -> int:
-        """Flush within timeout_s, then end; the number of parts left, whose tickets are not called."""
+        """Flush within timeout_s, then end; return the number of parts left, whose tickets are not called."""
         self.flush(timeout_s)
         self.wait_confirmed(CONFIRM_S)
         self._closed = True
@@ -244,12 +244,12 @@ class Sender:
 
     @property
     def pool(self) -> dict[int, bool]:
-        """Brokers with a connection, and whether one is connected."""
+        """Return the brokers with a connection, and whether one is connected."""
         return {broker: open_links > 0 for broker, open_links in self.connections.items()}
 
     @property
     def connections(self) -> dict[int, int]:
-        """Number of open connections of each broker that has, or needs, one."""
+        """Return the number of open connections of each broker that has, or needs, one."""
         counts: dict[int, int] = {}
         for (broker, _), connection in self._connections.items():
             counts[broker] = counts.get(broker, 0) + connection.connected
@@ -257,20 +257,20 @@ class Sender:
 
     @property
     def connections_max(self) -> int:
-        """Number of connections to each broker, where all are needed: num.producer.connections, 1 to Kafka 0.7."""
+        """Return the maximum number of connections to each broker: num.producer.connections, 1 to Kafka 0.7."""
         return self._s.pins.lanes
 
     @property
     def outage(self) -> str:
-        """The outages of brokers that parts wait for, with reason and time; "": none."""
+        """Return the outages of brokers that parts wait for, with reason and time; "": none."""
         return self._s.outages.summary(now())
 
     def _waiting_topics(self) -> set[str]:
-        """Topics with parts that are not completed."""
+        """Return the topics with parts that are not completed."""
         return {tp.topic for tps in (self._batches.waiting(), self._batches.in_flight()) for tp in tps}
 
     def _is_live(self, broker_id: int) -> bool:
-        """Whether the broker is live, as far as is known."""
+        """True if the broker is live, as far as is known."""
         return self._live is None or broker_id in self._live()
 
     def _connect_live(self, live: frozenset[int]) -> None:
@@ -296,15 +296,15 @@ class Sender:
         """Called after a refresh of metadata: send to new leaders, and fail parts that have waited too long."""
         if self._closed:
             return
-        self._batches.limits = self._config.limits(self._s.dialect)  # brokers may be another release now
+        self._batches.limits = self._config.limits(self._s.dialect)  # the brokers' release may have changed
         view = self.leaders.view
         if self.leaders.nobody_answers:
-            self._batches.sweep()  # as after a connection that was refused: none is tried meanwhile
+            self._batches.sweep()  # as after a refused connection: no connection is tried meanwhile
         live = self._live() if self._live is not None and self.leaders.failure is None else None
         if live is not None:
             self._connect_live(live)
         self.on_refresh()  # nothing is in flight to a broker that has left
-        left = False  # a leader has, and no other was chosen yet
+        left = False  # a leader has left, and no other was chosen yet
         for tp in list(self._batches.waiting()):
             leader = view.leader(tp)
             if leader is None:
@@ -314,8 +314,8 @@ class Sender:
             else:
                 left = True
         waits = self._s.outcomes.expire(view, now(), self.leaders.failure is None) or left
-        # A broker that has just started takes messages before its metadata names a leader.  Once those are answered
-        # nothing would ask for the leader of what waits behind them.
+        # A broker that has just started accepts messages before its metadata names a leader.  Once those are answered,
+        # nothing would request the leader of the parts queued after them.
         if waits or any(view.leader(tp) is None for tp in self._batches.in_flight()):
             self.leaders.refresh()
         if self._s.outages:
@@ -327,10 +327,10 @@ class Sender:
         for broker_id in self._s.outages:
             wanted = any(each.wanted for each in self._connections.values() if each.broker_id == broker_id)
             if broker_id != CLUSTER and not wanted and broker_id not in self._leading():
-                self._s.outages.over(broker_id, "is waited for by nothing any more", now())
+                self._s.outages.over(broker_id, "is no longer needed", now())
 
     def _leading(self) -> set[int]:
-        """Brokers that lead partitions with waiting parts."""
+        """Return the brokers that lead partitions with waiting parts."""
         return {leader.id for tp in self._batches.waiting() if (leader := self.leaders.view.leader(tp)) is not None}
 
     def _completed(self) -> None:

@@ -1,27 +1,28 @@
 """Sequence numbers of an idempotent producer, by partition (KIP-98).  Pure: no clock, no socket.
 
-A record batch is *sealed* right before it is sent for the first time: it gets producer id, epoch and sequence, and goes
-again with the very same bytes until the broker says whether it has stored it.  The broker stores it once, as long as it
-remembers the producer, which it forgets by the timestamps of its messages (ProducerStateManager.isProducerExpired).
-Only one batch of a partition is in flight, so each partition has at most one seal that is open:
+A record batch is *sealed* right before it is sent for the first time: it gets producer id, epoch and sequence, and is
+retried with the same bytes until the broker reports whether it has stored it.  The broker stores it once, as long as it
+remembers the producer, which expires by the timestamps of its messages (ProducerStateManager.isProducerExpired). Only
+one batch of a partition is in flight, so each partition has at most one open seal:
 
     stored (0, or 46: it was stored before)    the next sequence follows it
     refused for sure, and given up or split    its numbers are free for the next batch
-    it may be stored, and is never sent again  (its part was dropped: the lease is over, or too many tries)  Numbers
-                                               behind it would leave a gap, its own would be taken for a copy:
-                                               the partition goes on under another producer id, from 0
-    45, 47, 59                                 the broker does not know what came before (its log was cut, or it has
-                                               forgotten the producer): this attempt stored nothing, and the batch goes
-                                               again under another producer id, from 0.  If an earlier attempt may have
-                                               stored it, it may be there twice (see producer.outcomes.AtMostOnce)
+    it may be stored, and is never sent again (its part was dropped: the lease ended, or too many tries)
+                                               Later numbers would leave a gap, and its own would look like a duplicate:
+                                               the partition continues with another producer id, from 0
+    45, 47, 59                                 the broker does not know the batches before it (its log was truncated, or
+                                               it has forgotten the producer): this attempt stored nothing, and the
+                                               batch is retried with another producer id, from 0.  If an earlier attempt
+                                               may have stored it, it may be stored twice (see
+                                               producer.outcomes.AtMostOnce)
 
 It may be stored as soon as one attempt has an unknown outcome (producer.verdicts.unknown_outcome, or no response), and
-until it is acknowledged: a later refusal speaks of its own attempt only.
+until it is acknowledged: a later refusal applies to its own attempt only.
 
-Each partition keeps its own producer id, so that one that gets another leaves the others alone, and nothing has to be
-drained first.  In a transaction no partition may go on under another id: the transaction is over instead (`broken`).
+Each partition keeps its own producer id, so that a new id for one does not affect the others, and nothing has to be
+drained first.  In a transaction no partition may continue with another id: the transaction is over instead (`broken`).
 
-Sets of the formats before v2 have no place for numbers: they are not sealed, and may be stored twice as ever.
+Sets of formats before v2 have no fields for numbers: they are not sealed, and may be stored twice.
 Source: org.apache.kafka.clients.producer.internals.TransactionManager.
 """
 
@@ -36,10 +37,10 @@ from producer.batches import Batch, Piece, Seal
 
 OUT_OF_ORDER = 45
 DUPLICATE = 46
-REMEMBERED_MS = 12 * 3_600_000  # half of what 3.4 and later remember a producer for, behind its newest timestamp
+REMEMBERED_MS = 12 * 3_600_000  # half of how long 3.4 and later remember a producer after its newest timestamp
 FORGOTTEN = frozenset({45, 47, 59})  # out of order, an epoch that is over, unknown producer id
 FENCED = frozenset({47, 90})
-OVER = FORGOTTEN | {48, 49, 52, 90, 120}  # a transaction cannot go on
+OVER = FORGOTTEN | {48, 49, 52, 90, 120}  # the transaction cannot continue
 
 
 @dataclass(slots=True)
@@ -62,19 +63,19 @@ class Sequences:
         self.producer: ProducerId | None = None  # for partitions that begin now
         self.broken = ""  # why the transaction is over
         self.fenced = False  # because another producer has its transactional id
-        self.renewals = 0  # partitions that went on under another id
-        self.off = False  # batches go without numbers
+        self.renewals = 0  # partitions that continued with another id
+        self.off = False  # batches are sent without numbers
         self._want = want
         self._clock_ms = clock_ms
         self._transactional = transactional
         self._added: set[TopicPartition] = set()  # to the transaction
         self._partitions: dict[TopicPartition, _Partition] = {}
-        self._left: dict[TopicPartition, ProducerId] = {}  # the id that a partition may not go on under
+        self._left: dict[TopicPartition, ProducerId] = {}  # id with which a partition may not continue
 
     # ---- the producer's side ------------------------------------------------------------------------------------
 
     def renew(self, producer: ProducerId) -> None:
-        """A producer id that no partition has used; in a transactional producer all partitions begin again with it."""
+        """Use a new producer id; in a transactional producer all partitions begin again with it."""
         self.producer = producer
         if self._transactional:
             self._partitions.clear()
@@ -83,25 +84,25 @@ class Sequences:
             self.broken, self.fenced = "", False
 
     def give_up(self) -> None:
-        """Send batches without numbers from now on: the cluster gives this producer none."""
+        """Send batches without numbers, because the cluster does not assign a producer id."""
         self.off = True
 
     def added(self, tps: set[TopicPartition]) -> None:
-        """These partitions belong to the open transaction now."""
+        """Record that these partitions belong to the open transaction."""
         self._added |= tps
 
     def ended(self) -> None:
-        """The transaction is committed or aborted: partitions have to be added to the next one."""
+        """Record that the transaction is committed or aborted: partitions have to be added to the next one."""
         self._added.clear()
 
     # ---- the sender's side --------------------------------------------------------------------------------------
 
     def ready(self, tp: TopicPartition, head: Piece | None) -> bool:
-        """Whether the next batch of tp may be sealed, as far as is known; if not, what is missing is asked for."""
+        """True if the next batch of tp may be sealed, as far as is known; if not, request what is missing."""
         return head is None or self._unnumbered(head) or self._numbers(tp, head) is not None
 
     def seal(self, batch: Batch) -> bool:
-        """Seal a batch that is about to be sent, or find it sealed.  False: it may not be sent yet."""
+        """Seal a batch before it is sent, unless it is sealed already.  Return False if it may not be sent yet."""
         piece = batch.pieces[0]
         if not self._unnumbered(piece):
             partition = self._numbers(batch.tp, piece)
@@ -119,7 +120,7 @@ class Sequences:
         return piece.part.magic < RECORD_BATCH or self.off
 
     def _numbers(self, tp: TopicPartition, head: Piece) -> _Partition | None:
-        """The numbers for the next batch of tp; None: what is missing is asked for."""
+        """Return the numbers for the next batch of tp; None: they were requested."""
         if self._transactional and (self.broken or tp not in self._added):
             return None
         partition = self._known(tp, head)
@@ -128,11 +129,11 @@ class Sequences:
         return partition
 
     def _known(self, tp: TopicPartition, head: Piece) -> _Partition | None:
-        """The numbers for the next batch of tp; None: another producer id is needed first."""
+        """Return the numbers for the next batch of tp; None: another producer id is needed first."""
         partition = self._partitions.get(tp)
         if partition is not None and partition.open is not None and partition.open is not head.seal:
             if partition.open.unknown:
-                self._leave(tp)  # a hole: it may be stored, and is not sent again
+                self._leave(tp)  # a gap: the batch may be stored, and is not sent again
                 partition = None
             else:
                 partition.open = None
@@ -143,7 +144,7 @@ class Sequences:
         return partition
 
     def _leave(self, tp: TopicPartition) -> None:
-        """tp goes on under another producer id; a transaction is over."""
+        """Give tp another producer id; a transaction is over then."""
         if self._transactional:
             self._break(f"{tp}: a batch that may be stored is not sent again")
             return
@@ -152,21 +153,21 @@ class Sequences:
         self.renewals += 1
 
     def stored(self, batch: Batch) -> None:
-        """The batch is stored."""
+        """Record that the batch is stored."""
         partition = self._of(batch)
         if partition is not None and partition.open is not None:
             partition.next = after(partition.open.sequence, partition.open.count)
             partition.open = None
 
     def refused(self, batch: Batch) -> None:
-        """The broker appended nothing at this attempt."""
+        """Record that the broker appended nothing at this attempt."""
         seal = batch.pieces[0].seal
         if seal is not None:
             seal.refused += 1
 
     def forgotten(self, batch: Batch, code: int, why: str) -> bool:
-        """Whether this refusal says that what came before is not known to the broker.  Then the batch is opened again,
-        to go under another producer id; a transaction is over."""
+        """True if this refusal says that the broker does not know the batches before.  Then the batch is unsealed, to
+        be sent with another producer id; a transaction is over."""
         piece = batch.pieces[0]
         if piece.seal is None or code not in (OVER if self._transactional else FORGOTTEN):
             return False
@@ -184,7 +185,7 @@ class Sequences:
             self._want()
 
     def _of(self, batch: Batch) -> _Partition | None:
-        """The partition whose open seal is that of the batch."""
+        """Return the partition whose open seal is the batch's."""
         seal = batch.pieces[0].seal
         partition = self._partitions.get(batch.tp)
         return partition if seal is not None and partition is not None and partition.open is seal else None

@@ -1,28 +1,28 @@
-"""The transaction of a transactional producer as a state machine (KIP-98).  Pure: no clock, no socket.
+"""Transaction of a transactional producer as a state machine (KIP-98).  Pure: no clock, no socket.
 
     new          no producer id yet, or the last one is over         -> initialize
     ready        no transaction is open
     open         partitions are added before they are sent to        -> add-partitions
-    committing   what was sent is acknowledged                       -> add-offsets, commit-offsets, end
-    aborting     nothing more of it is sent                          -> add-offsets, commit-offsets, end
-    refused      the cluster will not take it, as it is configured; .why
+    committing   everything sent is acknowledged                  -> add-offsets, commit-offsets, end
+    aborting     no more of it is sent                            -> add-offsets, commit-offsets, end
+    refused      the cluster refuses it because of its configuration; .why
 
-`ask` is what a coordinator has to be asked now; answered() takes its codes and says what follows:
+`ask` is the next request for a coordinator; answered() takes its error codes and returns what follows:
 
     DONE      the machine has moved on
-    AGAIN     ask the same again after a backoff (the coordinator loads, or still completes the transaction before)
-    FIND      the same, of a coordinator that is looked up again; also for a response that never came: each of these
-              questions may be asked twice
-    OVER      the transaction cannot be committed any more, and whether it was may be unknown: state is new.  fenced:
+    AGAIN     repeat the request after a backoff (the coordinator loads, or still completes the transaction before)
+    FIND      look the coordinator up again and repeat the request; also if no response came: each of these requests may
+              be repeated
+    OVER      the transaction cannot be committed any more, and it may be unknown whether it was: state is new.  fenced:
               because another producer has initialized the transactional id
-    REFUSED   asking again would not help until the cluster or the configuration is changed
+    REFUSED   a retry would not help until the cluster or the configuration is changed
 
-Initializing aborts what an earlier owner of the transactional id left open, and completes what it had decided to
-commit; only then is there a producer id.  Every request of that owner is refused from then on.
+Initializing aborts a transaction that an earlier owner of the transactional id left open, and completes one that it had
+decided to commit; only then is there a producer id.  Later requests of that owner are refused.
 
-A question that was not answered may still arrive when the next transaction is open, under the same epoch: a late EndTxn
-would commit that one half way (the reason for KIP-890).  So a transaction with such a question is followed by another
-epoch: once it has ended the state is new, and settled says that it ended as it was told to.
+A request without a response may still arrive when the next transaction is open in the same epoch: a late EndTxn would
+commit half of that one (the reason for KIP-890).  So another epoch follows a transaction with such a request: once it
+has ended the state is new, and settled is True if it ended as requested.
 
 Source: org.apache.kafka.clients.producer.internals.TransactionManager; the codes are those of its handlers.
 """
@@ -63,7 +63,7 @@ OVER = frozenset({45, 47, 48, 49, 52, 59, 90, 120})
 
 
 def follows(code: int) -> Next:
-    """What follows a code of a coordinator."""
+    """Return what follows an error code of a coordinator."""
     if code == 0:
         return Next.DONE
     if code in FIND:
@@ -75,26 +75,26 @@ def follows(code: int) -> Next:
 
 @dataclass(frozen=True, slots=True)
 class Initialize:
-    """InitProducerId of the transaction's coordinator."""
+    """InitProducerId, for the transaction's coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """AddPartitionsToTxn of the transaction's coordinator."""
+    """AddPartitionsToTxn, for the transaction's coordinator."""
 
     tps: frozenset[TopicPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class AddOffsets:
-    """AddOffsetsToTxn of the transaction's coordinator."""
+    """AddOffsetsToTxn, for the transaction's coordinator."""
 
     group: str
 
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """TxnOffsetCommit of the group's coordinator."""
+    """TxnOffsetCommit, for the group's coordinator."""
 
     group: str
     offsets: Offsets
@@ -102,7 +102,7 @@ class CommitOffsets:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """EndTxn of the transaction's coordinator."""
+    """EndTxn, for the transaction's coordinator."""
 
     commit: bool
 
@@ -112,24 +112,25 @@ Ask = Initialize | AddPartitions | AddOffsets | CommitOffsets | End
 
 @dataclass(slots=True)
 class Transaction:
-    """One transactional id.  timeout_ms: after which the coordinator aborts an open transaction by itself."""
+    """State of one transactional id. timeout_ms: after this time the coordinator aborts an open transaction by
+    itself."""
 
     id: str
     timeout_ms: int
     producer: ProducerId | None = None
     state: State = State.NEW
-    why: str = ""  # it is over, or refused
-    fenced: bool = False  # by another producer, since it was initialized last
-    settled: bool = False  # it ended as it was told to, and another epoch is due all the same
+    why: str = ""  # why it is over, or refused
+    fenced: bool = False  # by another producer, since the last initialization
+    settled: bool = False  # it ended as requested, but another epoch is needed
     added: set[TopicPartition] = field(default_factory=set)
     wanted: set[TopicPartition] = field(default_factory=set)
     _group: str = ""
     _offsets: Offsets = field(default_factory=dict)
     _offsets_added: bool = False
     _touched: bool = False  # the coordinator knows of this transaction
-    _late: bool = False  # a question of this epoch was not answered
+    _late: bool = False  # a request of this epoch was not answered
 
-    # ---- what its owner does ------------------------------------------------------------------------------------
+    # ---- called by its owner -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open a transaction."""
@@ -137,22 +138,22 @@ class Transaction:
         self.state = State.OPEN
 
     def need(self, tps: Iterable[TopicPartition]) -> None:
-        """These partitions are going to be sent to."""
+        """Add partitions that will be sent to."""
         assert self.state is State.OPEN, self.state
         self.wanted |= set(tps) - self.added
 
     def commit(self, group: str = "", offsets: Offsets | None = None) -> None:
-        """Commit what was sent and acknowledged, and these offsets of a group with it."""
+        """Commit the acknowledged messages, and these offsets of a group with them."""
         assert self.state is State.OPEN, self.state
         self.state = State.COMMITTING
         self._group, self._offsets = group, dict(offsets or {})
         self._close_if_untouched()
 
     def abort(self, group: str = "", offsets: Offsets | None = None) -> None:
-        """Abort what was sent; none of it may be in flight any more: it would land in the next transaction.
+        """Abort the messages sent; none may be in flight any more, or it would become part of the next transaction.
 
-        A group, with these offsets or none, becomes part of it first, so that the group's coordinator ends all that
-        this producer id has pending there.
+        A group, with these offsets or none, becomes part of it first, so that the group's coordinator ends everything
+        that this producer id has pending there.
         """
         assert self.state is State.OPEN, self.state
         self.state = State.ABORTING
@@ -160,29 +161,30 @@ class Transaction:
         self._close_if_untouched()
 
     def unanswered(self, ask: Ask) -> None:
-        """A question was sent, and its response never came."""
+        """Record that a request was sent and no response came."""
         self._late = self._late or not isinstance(ask, Initialize)
 
     def restart(self, why: str, fenced: bool = False) -> None:
-        """Go on under another epoch; what is open will be aborted by that."""
+        """Continue in another epoch, which aborts an open transaction."""
         self._end()
         self.state, self.why, self.fenced, self.settled = State.NEW, why, fenced, False
 
     def refuse(self, why: str) -> None:
-        """The cluster will not take it."""
+        """Record that the cluster refuses the transaction."""
         self._end()
         self.state, self.why = State.REFUSED, why
 
     def initialized(self, producer: ProducerId) -> None:
-        """There is a producer id."""
+        """Record the producer id."""
         self.producer, self.state, self.why = producer, State.READY, ""
         self.fenced = self.settled = self._late = False
 
-    # ---- what is asked ------------------------------------------------------------------------------------------
+    # ---- requests
+    # ------------------------------------------------------------------------------------------------------
 
     @property
     def ask(self) -> Ask | None:
-        """What a coordinator has to be asked now; None: nothing."""
+        """Return the next request for a coordinator; None: there is none."""
         if self.state is State.NEW:
             return Initialize()
         if self.state is State.OPEN and self.wanted:
@@ -196,7 +198,7 @@ class Transaction:
         return None
 
     def answered(self, ask: Ask, codes: Iterable[int], where: str) -> Next:
-        """Take the codes of the response to ask (one, or one a partition).  where: for sentences."""
+        """Process the error codes of the response to ask (one, or one per partition). where: for messages."""
         follow, worst = _worst(codes)
         if follow is Next.DONE:
             self._done(ask)
@@ -220,10 +222,10 @@ class Transaction:
             self.state = State.READY
             if self._late:
                 self.state, self.settled = State.NEW, True
-                self.why = "it ended, and a request of it was not answered and may come late"
+                self.why = "it ended, but one of its requests was not answered and may still arrive"
 
     def _close_if_untouched(self) -> None:
-        """Nothing to commit or abort."""
+        """Close the transaction if there is nothing to commit or abort."""
         if not (self._touched or self._late or self._group):
             self._end()
             self.state = State.READY
@@ -236,7 +238,7 @@ class Transaction:
 
 
 def _worst(codes: Iterable[int]) -> tuple[Next, int]:
-    """What follows several codes: the one that is hardest to heal; 55 says that others of the request failed."""
+    """Return what follows several error codes: the most severe one; 55 only means that others of the request failed."""
     found = {code: follows(code) for code in codes}
     for worst in (Next.REFUSED, Next.OVER, Next.FIND, Next.AGAIN):
         for code, follow in found.items():

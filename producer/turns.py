@@ -1,7 +1,7 @@
-"""Turns of the queues of target partitions: which may be sent now, in order, and when the others may.  Pure.
+"""Schedule of the queues of target partitions: which are due now, in order, and when the others are.  Pure.
 
-Each queue has a due time or none (empty, or in flight).  What is not due stands in a heap and is not visited: looking
-for the next batch costs what is due, not what there is.
+Each queue has a due time or none (empty, or in flight).  Queues that are not due are in a heap and not visited: finding
+the next batch costs time for due queues only.
 
     ready   due, the longest ready one first
     later   not due yet
@@ -22,12 +22,12 @@ class Turns(Generic[K]):
     def __init__(self) -> None:
         self.ready: dict[K, float] = {}  # with their due times
         self._later: dict[K, float] = {}
-        self._heap: list[tuple[float, int, K]] = []  # entries of another due time than in _later count no more
+        self._heap: list[tuple[float, int, K]] = []  # entries whose due time differs from _later are outdated
         self._entries = 0
         self._now = float("-inf")
 
     def set(self, key: K, due_at: float | None) -> None:
-        """Its due time from now on; None: nothing to send.  What is ready and stays due keeps its turn."""
+        """Set the due time of a key; None: nothing to send.  A key that is ready and stays due keeps its place."""
         if due_at is None:
             self.ready.pop(key, None)
             self._later.pop(key, None)
@@ -40,7 +40,7 @@ class Turns(Generic[K]):
             heapq.heappush(self._heap, (due_at, self._entries, key))
 
     def pass_to(self, now: float) -> None:
-        """It is now so late: what is due becomes ready."""
+        """Advance the time: due keys become ready."""
         self._now = max(now, self._now)
         while self._heap and self._heap[0][0] <= now:
             due_at, _, key = heapq.heappop(self._heap)
@@ -49,7 +49,7 @@ class Turns(Generic[K]):
                 self.ready[key] = due_at
 
     def next(self, wanted: Callable[[K], bool]) -> float | None:
-        """The due time of the first wanted key, which may be past; None: none is wanted."""
+        """Return the due time of the first wanted key, which may be past; None: none is wanted."""
         for key, due_at in self.ready.items():
             if wanted(key):
                 return due_at

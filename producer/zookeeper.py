@@ -1,13 +1,13 @@
 """Metadata from ZooKeeper (zookeeper.connect), kept current by watches, as in 0.7's producer.
 
     a broker registers or leaves      watch on /brokers/ids: the pool of connections follows
-    a topic, or partitions, appear    watch on /brokers/topics and on each topic that is produced to
-    a leader changes                  the next response shows it, and the partition states are read again
+    a topic, or partitions, appear    watch on /brokers/topics and on each topic in use
+    a leader changes                  the next response reports it, and the partition states are read again
 
 For a topic that is not in ZooKeeper, metadata is requested from a broker by name, which creates the topic if brokers do
-that.  Where partitions belong to brokers (0.7), such a topic has partition 0 of each live broker, which creates it with
-the first message.  Those partitions are kept together with what brokers register later, as in the original's producer.
-Everything here runs in one event loop.
+that.  If partitions belong to brokers (0.7), such a topic has partition 0 of each live broker, which creates it with
+the first message.  Those partitions are kept together with those that brokers register later, as in the original's
+producer. Everything here runs in one event loop.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ZookeeperAway(WireError):
 class ZookeeperSource:
     """Metadata source (producer.leaders.Metadata) that reads ZooKeeper; changed() is called when a watch fires.
 
-    access: ZooKeeper credentials and TLS.  Raises LocalError when their files, or the connect string, cannot be used.
+    access: ZooKeeper credentials and TLS.  Raises LocalError if its files, or the connect string, cannot be used.
     brokers: ids of the live brokers, as last read.
     """
 
@@ -79,18 +79,19 @@ class ZookeeperSource:
         self._found = False  # brokers have registered in this ZooKeeper
 
     def read(self, topics: Sequence[str] | None, create: bool = True) -> ClusterView:
-        """A view of the named topics (None: all), with errors of single topics.  create: named ones that are missing
-        may be created.  Raises ZookeeperAway."""
+        """Return a view of the named topics (None: all), with errors of single topics. create: named topics that do not
+        exist may be created.  Raises ZookeeperAway."""
         zk = self._started()
         try:
             with deadline(self._session_ms / 1000, "reading ZooKeeper"):
                 names = read_topics(zk, self.dialect.znodes) if topics is None else list(topics)
-                self._watch(zk, names)  # first: missing nodes may be created later
+                self._watch(zk, names)  # first, since missing nodes may be created later
                 self._must_be_a_cluster(zk)
                 view = read_view(zk, self.dialect.znodes, names)
         except NoAuthError as exc:
             raise ZookeeperAway(
-                f"ZooKeeper at {self._connect} refuses: nodes of the brokers are closed to us (zookeeper.auth)"
+                f"ZooKeeper at {self._connect} refuses: brokers' nodes cannot be read because of their ACL "
+                "(zookeeper.auth)"
             ) from exc
         except (KazooException, TimeoutError) as exc:
             raise ZookeeperAway(f"ZooKeeper at {self._connect}: {type(exc).__name__}: {exc}") from exc
@@ -114,7 +115,7 @@ class ZookeeperSource:
         self._found = True
 
     def _with_new(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
-        """The view with partition 0 of each live broker added for topics that brokers have not, or had not,
+        """Return the view with partition 0 of each live broker added for topics that brokers have not, or had not,
         registered."""
         if not view.brokers:
             raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
@@ -130,7 +131,8 @@ class ZookeeperSource:
         return ClusterView(view.brokers, {**view.topics, **kept}, view.errors)
 
     def _named(self, topics: Sequence[str], view: ClusterView) -> ClusterView:
-        """The view with metadata from a broker for topics that are not in ZooKeeper: the request may create them."""
+        """Return the view with metadata from a broker for topics that are not in ZooKeeper: the request may create
+        them."""
         if not view.brokers:
             raise Unreachable(f"no broker is registered in ZooKeeper at {self._connect}")
         bootstrap = [(broker.host, broker.port) for broker in view.brokers.values()]
@@ -144,14 +146,14 @@ class ZookeeperSource:
             connected = started(client, self._connect_ms / 1000)
         except TooManyOpenFiles as exc:
             _stop(client)
-            raise ZookeeperAway(f"ZooKeeper at {self._connect} is not reached: {exc}") from exc
+            raise ZookeeperAway(f"ZooKeeper at {self._connect} cannot be reached: {exc}") from exc
         except BaseException:
-            _stop(client)  # killed while waiting: kazoo would stop it at the exit, in the wrong thread
+            _stop(client)  # killed while waiting: otherwise kazoo would stop it at exit, in the wrong thread
             raise
         if not connected:
             trouble = last_trouble(client)
             _stop(client)
-            why = f"; the last try: {trouble}" if trouble else ""
+            why = f"; last error: {trouble}" if trouble else ""
             raise ZookeeperAway(
                 f"ZooKeeper at {self._connect} does not answer within {self._connect_ms} ms (zookeeper.connect){why}"
             )
@@ -167,7 +169,7 @@ class ZookeeperSource:
         return KazooClient(hosts=self._connect, timeout=self._session_ms / 1000, handler=handler, **who)
 
     def _watch(self, zk: Any, topics: Sequence[str]) -> None:
-        """Set a self-renewing watch on each list and topic; its first call reports what this read has seen."""
+        """Set a self-renewing watch on each list and topic; its first call reports the state just read."""
         for path in (BROKERS, TOPICS):
             self._watch_children(zk, path)
         for topic in topics:
@@ -216,4 +218,4 @@ def _stop(client: Any) -> None:
             client.stop()
             client.close()
     except TimeoutError:
-        log.warning("ZooKeeper did not answer the close of the producer's session, which ends by its time-out")
+        log.warning("ZooKeeper did not answer the close of the producer's session, which will expire")

@@ -245,8 +245,10 @@ def test_a_producer_finds_its_brokers_in_a_zookeeper_that_is_closed_to_others_an
             assert producer.send("t", b"v").result(30).offset == 0
             assert producer.pool == {1: True}
         refusals = {
-            r"nodes of the brokers are closed to us \(zookeeper\.auth\)": {"zookeeper.auth": "digest:bob:s3cret"},
-            r"does not answer within .*; the last try: .*certificate verify failed": {
+            r"brokers' nodes cannot be read because of their ACL \(zookeeper\.auth\)": {
+                "zookeeper.auth": "digest:bob:s3cret"
+            },
+            r"does not answer within .*; last error: .*certificate verify failed": {
                 "zookeeper.ssl.ca.location": str(secure.stranger)
             },
         }

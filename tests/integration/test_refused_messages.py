@@ -188,7 +188,7 @@ def test_a_message_without_a_key_for_a_compacted_topic_is_found_and_named(
     refused_alone(
         tmp_path, unique, source, clusters(version), mode, bad=(None, None), good_ms=None,
         config={"cleanup.policy": "compact"}, record="no key, a value of 4 bytes",
-        sentence="has no key, which a compacted topic (cleanup.policy) asks for; it is whole",
+        sentence="has no key, which a compacted topic (cleanup.policy) requires; it is whole",
     )  # fmt: skip
 
 

@@ -367,7 +367,7 @@ def test_what_may_be_stored_is_not_sent_again_but_looked_for(answer: ProducedPar
     assert again == ["again"]
     [(kind, reason, _)] = share.told
     assert kind == "failed"
-    assert str(reason).endswith("whether it is stored is not known, so it is not sent again")
+    assert str(reason).endswith("it is not known whether it is stored, so it is not sent again")
     assert not batches
 
 

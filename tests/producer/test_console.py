@@ -155,7 +155,7 @@ def test_a_partitioner_and_an_encoder_of_ones_own(tmp_path: Path, monkeypatch: p
         done = zkproducer(cluster, *arguments, lines=b"2:a\n7:b\nx:c\n0:k\n1:d\n")
         assert done.returncode == 1
         assert done.stderr.decode().splitlines() == [
-            "zkproducer: line 2: topic t: partitioner.class gave back 7 for 3 partitions; 0 to 2 are there; not sent",
+            "zkproducer: line 2: topic t: partitioner.class returned 7 for 3 partitions; valid are 0 to 2; not sent",
             "zkproducer: line 3: topic t: partitioner.class raised ValueError: invalid literal for int() with base 10: "
             "b'x', for a key of type bytes; not sent",
             "zkproducer: line 4: topic t: serializer.class raised ZeroDivisionError: division by zero, for a value of "
@@ -289,7 +289,7 @@ def test_closed_ends_are_no_accident():
             )
         }
         assert (done["stdin"].returncode, done["stderr"].returncode) == (2, 0)
-        assert done["stdin"].stderr == b"zkproducer: standard input is closed: the lines are read from it\n"
+        assert done["stdin"].stderr == b"zkproducer: standard input is closed; the lines are read from it\n"
         assert cluster.values("t", 0) == [b"v"]
 
 
@@ -379,6 +379,6 @@ def test_headers_of_lines_are_sent_and_a_line_without_them_is_named(capsys: pyte
     ]
     assert code == 1
     assert capsys.readouterr().err.splitlines() == [
-        "zkproducer: line 4: there is no tab behind its headers; not sent",
+        "zkproducer: line 4: there is no tab after its headers; not sent",
         "zkproducer: line 5: headers are NAME:VALUE,NAME:VALUE, or NO_HEADERS; not sent",
     ]

@@ -258,7 +258,7 @@ def test_send_many_tells_what_was_taken_when_it_cannot_go_on():
     ("options", "message", "error", "says"),
     [
         ({"encoder": lambda v: v["no"]}, {"key": None}, EncoderFailed, "topic t: serializer.class raised TypeError"),
-        ({"encoder": str}, {"key": None}, EncoderFailed, "serializer.class gave back a str for a value"),
+        ({"encoder": str}, {"key": None}, EncoderFailed, "serializer.class returned a str for a value"),
         (
             {"key_encoder": lambda k: 1 / 0},
             {"key": b"k"},
@@ -272,7 +272,7 @@ def test_send_many_tells_what_was_taken_when_it_cannot_go_on():
         ({}, {"topic": None}, NotSent, "takes a topic .*; not a NoneType first"),
         ({}, {"topic": b"t"}, NotSent, "takes a topic .*; not a bytes first"),
         ({}, {"topic": "a/b"}, InvalidTopic, "topic 'a/b': a name has letters"),
-        ({}, {"topic": "x" * 300}, InvalidTopic, "300 characters, and at most 249"),
+        ({}, {"topic": "x" * 300}, InvalidTopic, "300 characters; at most 249"),
         ({}, {"topic": ".."}, InvalidTopic, r"is not '\.' or '\.\.'"),
     ],
 )

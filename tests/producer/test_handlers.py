@@ -131,12 +131,12 @@ def test_hooks_may_change_split_drop_and_add_messages_and_everybody_is_told():
                 value: producer.send("t", value, on_delivery=lambda d, v=value: heard.append((v, d.error is None)))
                 for value in ("a", "drop", "twice", "late drop")
             }
-            with pytest.raises(SendFailed, match=r"2 messages were not stored.*after_dequeuing took it out"):
+            with pytest.raises(SendFailed, match=r"2 messages were not stored.*after_dequeuing removed it"):
                 producer.flush(WAIT_S)
             assert cluster.values("t", 0) == [b"new", b"A", b"TWICE", b"TWICE2"]
             assert sent["twice"].result(0).offset == 2
             for dropped, hook in (("drop", "after_dequeuing"), ("late drop", "before_sending")):
-                with pytest.raises(HandlerFailed, match=f"callback.handler: {hook} took it out"):
+                with pytest.raises(HandlerFailed, match=f"callback.handler: {hook} removed it"):
                     sent[dropped].result(0)
             until(lambda: len(heard) == 4)
             assert sorted(heard) == [("a", True), ("drop", False), ("late drop", False), ("twice", True)]
@@ -161,7 +161,7 @@ def test_a_hook_that_fails_costs_its_own_batch_and_says_so(hook: str, fault: str
         with Producer(config_of(cluster), callback_handler=handler) as producer:
             bad = producer.send("t", "bad")
             says = f"callback.handler: {hook} " + (
-                "raised ValueError: no" if fault == "raises" else "gave back no list"
+                "raised ValueError: no" if fault == "raises" else "did not return a list"
             )
             with pytest.raises(HandlerFailed, match=says):
                 bad.result(WAIT_S)
@@ -274,7 +274,7 @@ def test_what_is_queued_when_the_time_of_a_close_is_over_fails():
     [
         ("nowhere", "callback.handler 'nowhere' is neither package.module:function nor an entry point of the group"),
         ("json:nothing", "callback.handler 'json:nothing': json has no nothing"),
-        ("json:JSONDecoder", "callback.handler 'json:JSONDecoder' is no producer.handlers.CallbackHandler"),
+        ("json:JSONDecoder", "callback.handler 'json:JSONDecoder' is not a producer.handlers.CallbackHandler"),
     ],
 )
 def test_a_handler_that_cannot_be_had_is_one_sentence(named: str, says: str):

@@ -100,7 +100,7 @@ def test_a_missing_topic_is_said_once_for_all_its_partitions_and_not_at_all_when
             told.stalls.failed_again(tp, waiting(tp, ClusterView()), at)
     [(level, said)] = told.taken()
     assert (level, said) == (
-        WARNING, "orders/0: the target has no topic orders; create it there; it is sent again, for 2 s now"
+        WARNING, "orders/0: the target does not have topic orders; create it there; it is sent again, for 2 s now"
     )  # fmt: skip
     for tp in TPS:
         told.stalls.recovered(tp, 61.0)
@@ -134,7 +134,7 @@ def test_a_broker_that_breaks_the_connection_again_and_again_is_warned_of_once()
         run.sent(part(b"a"))
         [warning] = run.warnings()
         assert warning.endswith(
-            "without an answer: 1 Produce; what was in flight is sent again and may be stored twice"
+            "without an answer: 1 Produce; messages in flight are sent again and may be stored twice"
         )
         until(lambda: any("answers again after" in event for event in run.events))
         assert run.sender.outage == ""

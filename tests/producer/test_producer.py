@@ -46,7 +46,7 @@ def test_what_the_brokers_turn_out_not_to_know_is_refused_before_anything_is_sen
     with FakeCluster({"t": 1}) as cluster:
         with (
             Producer(config_of(cluster, **options)) as producer,
-            pytest.raises(LocalError, match=r"Kafka 0\.8\.2.*that is what the brokers are"),
+            pytest.raises(LocalError, match=r"Kafka 0\.8\.2.*the brokers are of that release"),
         ):
             producer.send("t", b"v")
         assert cluster.seen("produce") == []

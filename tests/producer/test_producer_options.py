@@ -81,7 +81,11 @@ def test_an_encoder_that_is_not_there_is_named():
 
 
 UNFIT = [
-    ({"enable.idempotence": "true"}, "0.10.2", "enable.idempotence: Kafka 0.10.2 cannot; brokers can from 0.11 on"),
+    (
+        {"enable.idempotence": "true"},
+        "0.10.2",
+        "enable.idempotence: Kafka 0.10.2 cannot; brokers support it since 0.11",
+    ),
     ({"compression.codec": "zstd"}, "2.0", "compression.codec zstd is not known to Kafka 2.0"),
     ({"request.required.acks": "2"}, "0.9", "request.required.acks=2: Kafka 0.9 refuses a number of replicas"),
 ]

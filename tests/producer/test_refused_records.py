@@ -126,14 +126,14 @@ def test_without_that_halves_find_it(code: int, names: bool, codec: int) -> None
             87,
             True,
             "t/0 on broker 1 (h:9092): InvalidRecord (87): One or more records have been rejected; record 0: "
-            f"{KEYLESS}; the message has no key, which a compacted topic (cleanup.policy) asks for; it is whole "
+            f"{KEYLESS}; the message has no key, which a compacted topic (cleanup.policy) requires; it is whole "
             "(source offset 102)",
         ),
         (
             2,
             False,
             "t/0 on broker 1 (h:9092): CorruptMessage (2): the message has no key, which a compacted topic "
-            "(cleanup.policy) asks for; it is whole (source offset 102)",
+            "(cleanup.policy) requires; it is whole (source offset 102)",
         ),
         (
             32,

@@ -36,7 +36,7 @@ def test_a_mirror_never_asks_for_a_topic_by_name():
         ((what, reason, position),) = ticket.told
         assert (what, position) == ("failed", None)
         assert isinstance(reason, Undeliverable)
-        assert "missing/0: the target has no topic missing" in str(reason)
+        assert "missing/0: the target does not have topic missing" in str(reason)
 
 
 def test_while_no_broker_answers_no_topic_counts_as_missing():

@@ -114,7 +114,10 @@ def test_a_codec_that_the_release_does_not_know_is_refused():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"partitioner.class": "a:b"}, "partitioner.class needs zookeeper.connect: of a broker list alone Kafka 0.7.2"),
+        (
+            {"partitioner.class": "a:b"},
+            "partitioner.class needs zookeeper.connect: with a broker list alone Kafka 0.7.2",
+        ),
         ({"request.required.acks": 1}, "Kafka 0.7.2 acknowledges nothing: leave request.required.acks out"),
         ({"kafka.version": "0.8.2", "confirm": "offsets"}, "confirm is for releases that acknowledge nothing"),
         ({"compression.codec": "lz4"}, "compression.codec lz4 is not known to Kafka 0.7"),

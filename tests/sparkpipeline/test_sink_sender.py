@@ -130,7 +130,7 @@ def test_the_one_message_that_a_topic_refuses_is_named_by_its_row(codec):
         with pytest.raises(NotDelivered) as failed:
             sender.flush()
         assert failed.value.coordinates == {"topic": "t", "partition": 0, "row": 113}
-        assert "has no key, which a compacted topic (cleanup.policy) asks for" in failed.value.sentence
+        assert "has no key, which a compacted topic (cleanup.policy) requires" in failed.value.sentence
         assert "source offset" not in str(failed.value)
         assert cluster.values("t", 0) == values[:13]
 
