@@ -47,7 +47,7 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
     try:
         return releases.startable(version).version
     except LocalKafkaError as error:
-        raise click.BadParameter(f"{error}; of 0.7 there are {', '.join(SEVEN)}") from error
+        raise click.BadParameter(f"{error}; versions of 0.7: {', '.join(SEVEN)}") from error
 
 
 @click.command(
@@ -63,17 +63,17 @@ def _known(context: click.Context, parameter: click.Parameter, version: str) -> 
     show_default=True,
     callback=_known,
     metavar="[VERSION]",
-    help=f"Kafka's version: {', '.join((*SEVEN, *releases.STARTABLE))}.  The brokers of 0.7 are in Python.  Without a"
-    " value: print the version of localkafka.",
+    help=f"Kafka's version: {', '.join((*SEVEN, *releases.STARTABLE))}.  Brokers of 0.7 are in Python. Without a "
+    "value: print the version of localkafka.",
 )
-@click.option("--original", is_flag=True, help="Of 0.7: the original brokers, from KAFKA_07_HOME.")
+@click.option("--original", is_flag=True, help="For 0.7: use the original brokers, from KAFKA_07_HOME.")
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON: version, zookeeper, brokers.")
 @click.option("--setting", "settings", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable.")
 @click.option("--keep", is_flag=True, help="Keep data and logs, and print where they are.")
 @click.option("--port", type=PORT, default=0, help="Port of broker 0; the others follow.  [default: any free ones]")
 @click.option("--zookeeper-port", type=PORT, default=0, help="Port of ZooKeeper.  [default: any free one]")
 @click.option("--detach", metavar="NAME", help="Start it in the background under this name, return once it serves.")
-@click.option("--stop", metavar="NAME", multiple=True, help="End a cluster that was started so; repeatable.")
+@click.option("--stop", metavar="NAME", multiple=True, help="End a cluster that was started with --detach; repeatable.")
 @click.option(
     "--advertise",
     metavar="HOST",
@@ -107,10 +107,10 @@ def main(
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--setting")
     if advertise:
         print(
-            f"localkafka: --advertise {advertise}: everybody who reaches this machine reaches the cluster",
+            f"localkafka: --advertise {advertise}: everyone who can reach this machine can reach the cluster",
             file=sys.stderr,
         )
-    set_up_logging("warning")  # else the ZooKeeper client would print each failed connect on stderr
+    set_up_logging("warning")  # otherwise the ZooKeeper client prints each failed connect on stderr
     if detach:
         with _reported():
             detached.detach(detach)
@@ -155,7 +155,7 @@ def _reported() -> Iterator[None]:
 
 
 def _watch(cluster: Cluster | Cluster07) -> None:
-    """Wait for a signal.  A broker that ends by itself is reported once; the others run on."""
+    """Wait for a signal.  A broker that ends by itself is reported once; the others continue."""
     told: set[int] = set()
     while True:
         for node in cluster.nodes:

@@ -1,4 +1,5 @@
-"""Where ZooKeeper and the brokers of 0.8 and later run: child processes, or containers (LOCALKAFKA_BACKEND=docker)."""
+"""Backends that run ZooKeeper and the brokers of 0.8 and later: child processes, or containers
+(LOCALKAFKA_BACKEND=docker)."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ VARIABLE = "LOCALKAFKA_BACKEND"
 
 
 def in_containers() -> bool:
-    """What LOCALKAFKA_BACKEND chose.  Raises LocalKafkaError when it is neither `process` nor `docker`."""
+    """True if LOCALKAFKA_BACKEND is `docker`.  Raises LocalKafkaError if it is neither `process` nor `docker`."""
     chosen = os.environ.get(VARIABLE) or "process"
     if chosen not in ("process", "docker"):
-        raise LocalKafkaError(f"{VARIABLE}={chosen} is unknown; take process (child processes) or docker")
+        raise LocalKafkaError(f"{VARIABLE}={chosen} is unknown; use process (child processes) or docker")
     return chosen == "docker"
 
 
 def ready(release: Release) -> None:
-    """Raises LocalKafkaError when servers of this release cannot run: without java and jars, or daemon and image."""
+    """Raise LocalKafkaError if servers of this release cannot run: without java and jars, or daemon and image."""
     if in_containers():
         containers.ready(release)
     else:
@@ -32,7 +33,7 @@ def ready(release: Release) -> None:
 
 
 def command(release: Release, main: str, arguments: Sequence[str], flags: Sequence[str], level: str) -> list[str]:
-    """The command line of a server: see java.command; inside a container it names what the image has."""
+    """Return the command line of a server: see java.command; inside a container it names what the image has."""
     if in_containers():
         return java.command_line(
             "java", containers.cache(), release, main=main, arguments=arguments, flags=flags, level=level
@@ -41,5 +42,5 @@ def command(release: Release, main: str, arguments: Sequence[str], flags: Sequen
 
 
 def started(name: str, argv: Sequence[str], log: Path) -> Child | Container:
-    """The server, running in the folder of its log."""
+    """Start a server in the folder of its log."""
     return Container(name, argv, log) if in_containers() else Child(name, argv, log)

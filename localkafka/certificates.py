@@ -14,7 +14,7 @@ LOCAL = "DNS:localhost,IP:127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """PEM files of a certificate and of its key (`locked`: the same under PASSWORD); store: both in PKCS12."""
+    """PEM files of a certificate and of its key (`locked`: the key encrypted with PASSWORD); store: both in PKCS12."""
 
     certificate: Path
     key: Path
@@ -37,8 +37,8 @@ class Authority:
         )  # fmt: skip
 
     def issue(self, name: str, hosts: str = LOCAL, *, expired: bool = False, suffix: str = "") -> Identity:
-        """A certificate for server and client.  hosts: subjectAltName; expired: it ended yesterday; suffix: of the
-        files' names, to issue one of the same name again."""
+        """Issue a certificate for server and client. hosts: subjectAltName; expired: it expired yesterday; suffix: of
+        the file names, to issue another certificate with the same name."""
         base = self.folder / f"{name}{suffix}"
         made = Identity(*(base.with_suffix(end) for end in (".pem", ".key", ".locked.key", ".p12")))
         request, more = base.with_suffix(".csr"), base.with_suffix(".ext")
@@ -63,6 +63,6 @@ def _openssl(*arguments: str) -> None:
     try:
         done = subprocess.run(["openssl", *arguments], capture_output=True, text=True, timeout=60)
     except FileNotFoundError:
-        raise LocalKafkaError("the openssl program is not on the PATH; tests make their certificates by it") from None
+        raise LocalKafkaError("the openssl program is not on the PATH; tests need it for certificates") from None
     if done.returncode:
         raise LocalKafkaError(f"openssl {' '.join(arguments)} ended with {done.returncode}: {done.stderr[-1000:]}")

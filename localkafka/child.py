@@ -92,7 +92,7 @@ class Child:
         wait_until(self._stopped, STOPPED_S, f"{self.name} to be stopped by SIGSTOP")
 
     def _stopped(self) -> bool:
-        """Whether each of its threads is stopped, or it has ended."""
+        """True if each of its threads is stopped, or it has ended."""
         try:
             stats = [task.joinpath("stat").read_text() for task in Path(f"/proc/{self.pid}/task").iterdir()]
         except OSError:
@@ -104,19 +104,19 @@ class Child:
         self.paused = False
 
     def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; its exit code, or None when it still runs after timeout_s."""
+        """Wait for its end, and return its exit code, or None if it still runs after timeout_s."""
         self._listen(timeout_s)
         return self.exit_code
 
     def stop(self, timeout_s: float = 15) -> int:
-        """Send SIGTERM, and SIGKILL when it has not ended after timeout_s; its exit code."""
+        """Send SIGTERM, and SIGKILL if it has not ended after timeout_s, and return its exit code."""
         self.send(signal.SIGTERM)
         self.resume()
         code = self.wait(timeout_s)
         return self.kill() if code is None else code
 
     def kill(self) -> int:
-        """Send SIGKILL and wait until it has ended; its exit code."""
+        """Send SIGKILL, wait until it has ended, and return its exit code."""
         self.send(signal.SIGKILL)
         code = self.wait(15)
         if code is None:
@@ -132,7 +132,7 @@ class Child:
                 pipe.close()
 
     def log_end(self, count: int = 12) -> str:
-        """The last lines and the path of its log, for an error message."""
+        """Return the last lines and the path of its log, for an error message."""
         return f"the end of {self.log}:\n{last_lines(self.log, count)}"
 
     def _listen(self, timeout_s: float = 15, until_pid: bool = False) -> None:

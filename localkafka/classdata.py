@@ -1,7 +1,7 @@
 """`python -m localkafka.classdata VERSION... [--spark]`: archives of the classes that JVMs load at their start.
 
-A JVM with its archive starts with about half the processor time (JEP 350).  A run that starts hundreds of them, as the
-tests do, makes the archives first; whoever starts a cluster or two needs none.
+A JVM with its archive starts with about half the processor time (JEP 350).  A run that starts hundreds of JVMs, as the
+tests do, creates the archives first; a few clusters do not need them.
 
     CACHE/classes/0.8.2.2-kafka-JAVA.jsa       brokers and tools of that release
     CACHE/classes/0.8.2.2-zookeeper-JAVA.jsa   ZooKeeper, with the first release
@@ -51,7 +51,7 @@ sys.exit(gateway.proc.wait(STOP_S))
 
 
 def of_release(version: str) -> None:
-    """The archives of a release, unless they are there.  Raises LocalKafkaError."""
+    """Create the archives of a release, unless they exist.  Raises LocalKafkaError."""
     release = releases.release(version)
     java.ready(release)
     mains = ["kafka.Kafka", *([ZOOKEEPER] if version == releases.ZOOKEEPER_FROM else [])]
@@ -85,7 +85,7 @@ def _cluster(version: str, folder: Path, flags: Sequence[str], of_zookeeper: Seq
 
 
 def of_spark() -> None:
-    """The archive of Spark's drivers, unless it is there.  Raises LocalKafkaError."""
+    """Create the archive of Spark's drivers, unless it exists.  Raises LocalKafkaError."""
     with _drafts(java.spark_name()) as drafts:
         if not drafts:
             return
@@ -98,7 +98,8 @@ def of_spark() -> None:
 
 @contextmanager
 def _drafts(*names: str) -> Iterator[list[Path]]:
-    """Where these archives are to be written; none when all are there.  What was written is there afterwards."""
+    """Yield temporary paths for these archives, none if all exist; archives written there are moved into place
+    afterwards."""
     ready = [java.archive(name) for name in names]
     if all(file.is_file() for file in ready):
         yield []

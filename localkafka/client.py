@@ -48,7 +48,7 @@ class Described:
         return self._brokers
 
     def description(self) -> dict[str, str]:
-        """What another process needs to use the cluster, as `python -m localkafka --json` prints it."""
+        """Return what another process needs to use the cluster, as `python -m localkafka --json` prints it."""
         return {
             "version": self.version,
             "zookeeper": self.zookeeper,
@@ -57,7 +57,7 @@ class Described:
         }
 
     def zk(self) -> KazooClient:
-        """A new, started KazooClient with threads inside the chroot; closed with the cluster, or earlier by the
+        """Return a new, started KazooClient with threads inside the chroot; closed with the cluster, or earlier by the
         caller."""
         client = started_client(self.zookeeper)
         self._clients.append(client)
@@ -71,7 +71,7 @@ class Described:
         self._clients, self._own = [], None
 
     def _reader(self) -> KazooClient:
-        """The client for the cluster's own requests, the same one each time."""
+        """Return the client for the cluster's own requests, the same one each time."""
         if self._own is None:
             self._own = self.zk()
         return self._own
@@ -81,7 +81,7 @@ class ClusterClient(Described):
     """A running cluster of another owner.  Closing it closes its clients, never the cluster."""
 
     def registry(self) -> Registry:
-        """The brokers' znodes."""
+        """Return the brokers' znodes."""
         return Registry(self._reader())
 
     def create_topic(
@@ -93,8 +93,8 @@ class ClusterClient(Described):
         timeout_s: float = 30,
     ) -> None:
         """Create a topic on all brokers as the admin tool does, and wait until its replicas are in sync and every
-        broker knows it.  It waits, too, for a broker that is about to register again after its session expired.
-        Raises LocalKafkaError when it exists already, kafkawire's LocalError for an invalid name."""
+        broker knows it.  This includes brokers that are about to register again after their session expired.  Raises
+        LocalKafkaError if the topic exists, kafkawire's LocalError for an invalid name."""
         registry, expected = self.registry(), self._expected_brokers()
 
         def all_registered() -> list[int]:
@@ -109,16 +109,16 @@ class ClusterClient(Described):
         assignment = topics.assign(sorted(brokers), partitions, replication)
         settings = {key: text_of(value) for key, value in (config or {}).items()}
         if not topics.create(registry.zk, name, assignment, settings):
-            raise LocalKafkaError(f"topic {name} exists already in {self.zookeeper}")
+            raise LocalKafkaError(f"topic {name} already exists in {self.zookeeper}")
         self.wait_in_sync(name, timeout_s)
         wait_until(all_know, timeout_s, lambda: f"every broker to know {name}")
 
     def _expected_brokers(self) -> int:
-        """Number of brokers that are registered once each has a session."""
+        """Return the number of brokers that are registered once each has a session."""
         return len(self.brokers.split(","))
 
     def wait_leader(self, topic: str, partition: int, timeout_s: float = 30, other_than: int | None = None) -> int:
-        """Wait until a registered broker, not `other_than`, leads the partition; the leader's id."""
+        """Wait until a registered broker, not `other_than`, leads the partition, and return the leader's id."""
         registry = self.registry()
 
         def led() -> PartitionView | None:
@@ -146,7 +146,7 @@ class ClusterClient(Described):
         wait_until(in_sync, timeout_s, lambda: f"{topic} to be in sync; {self._now(topic)}")
 
     def _agree(self, topic: str, brokers: Iterable[Broker]) -> bool:
-        """Whether each of these brokers reports the same leaders of the topic as ZooKeeper."""
+        """True if each of these brokers reports the same leaders of the topic as ZooKeeper."""
         leaders = {p: seen.leader for p, seen in self.registry().partitions(topic).items()}
         speaks = dialect(self.version)
         links = Links("localkafka", timeout_ms=2000)
@@ -162,18 +162,18 @@ class ClusterClient(Described):
         return True
 
     def segments(self, tp: TopicPartition) -> list[Path]:
-        """The log files of a partition on its leader's disk, oldest first; the last one is being written."""
+        """Return the log files of a partition on its leader's disk, oldest first; the last one is active."""
         leader = self.wait_leader(tp.topic, int(str(tp.partition)))
         return segments.files(self.folder / f"broker-{leader}" / "data" / f"{tp.topic}-{tp.partition}")
 
     def wait_cleaned(self, tp: TopicPartition, at_most: int, timeout_s: float = 30.0) -> None:
-        """Wait until the closed segments of a compacted partition hold at most this many bytes. What one message for
-        each of its keys takes, and less than two, is the state that another round of the cleaner does not change."""
+        """Wait until the closed segments of a compacted partition hold at most this many bytes. A size for one message
+        per key, but less than two, is the state that another run of the cleaner does not change."""
 
         def sizes() -> list[int] | None:
             try:
                 return [segment.stat().st_size for segment in self.segments(tp)]
-            except FileNotFoundError:  # the cleaner has just put another file in its place
+            except FileNotFoundError:  # the cleaner has just replaced the file
                 return None
 
         def cleaned() -> bool:
@@ -196,8 +196,8 @@ class ClusterClient(Described):
 
     @staticmethod
     def attach(file: Path) -> ClusterClient:
-        """The cluster that another process runs and described in this file.  Raises LocalKafkaError when there is
-        none."""
+        """Return the cluster that another process runs and described in this file.  Raises LocalKafkaError when there
+        is none."""
         try:
             text = file.read_text(encoding="utf-8")
         except OSError as error:
@@ -211,14 +211,14 @@ class ClusterClient(Described):
 
     @staticmethod
     def described(document: Mapping[str, str]) -> ClusterClient:
-        """The cluster with this description()."""
+        """Return the cluster with this description()."""
         return ClusterClient(document["version"], document["zookeeper"], document["brokers"], Path(document["folder"]))
 
 
 def log_end_offsets(cluster: ClusterClient, topics: Iterable[str], timeout_s: float = 15) -> dict[TopicPartition, int]:
-    """The next offset of every partition of these topics, asked of its leader on the wire: no JVM is started, so that a
-    wait may ask again and again.  A topic that is not there has no partitions.  Raises LocalKafkaError when a leader
-    does not answer in timeout_s."""
+    """Return the next offset of every partition of these topics, requested from its leader without starting a JVM, so
+    that it can be polled.  A topic that does not exist has no partitions.  Raises LocalKafkaError when a leader does
+    not answer in timeout_s."""
     speaks = dialect(cluster.version)
     links = Links("localkafka", timeout_ms=int(timeout_s * 1000))
     try:
@@ -247,7 +247,7 @@ def _log_end(cluster: ClusterClient, tp: TopicPartition, speaks: Dialect, links:
 
 
 def started_client(hosts: str) -> KazooClient:
-    """A KazooClient with threads that is connected.  Raises LocalKafkaError when it cannot connect."""
+    """Return a KazooClient with threads that is connected.  Raises LocalKafkaError when it cannot connect."""
     client = KazooClient(hosts, timeout=SESSION_S, connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 0.5})
     try:
         client.start(timeout=20)
@@ -258,5 +258,5 @@ def started_client(hosts: str) -> KazooClient:
 
 
 def text_of(value: object) -> str:
-    """A setting as text of a .properties file: Python's True is Java's true."""
+    """Return a setting as text of a .properties file: Python's True is Java's true."""
     return str(value).lower() if isinstance(value, bool) else str(value)

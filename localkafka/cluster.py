@@ -50,7 +50,7 @@ class Cluster(OwnCluster[Node], ClusterClient):
             raise LocalKafkaError(f"a cluster of {brokers} brokers: at least one is needed")
         self.release = releases.startable(version)
         if proxied and advertise:
-            raise LocalKafkaError("a proxy stands on 127.0.0.1: proxied and advertise exclude each other")
+            raise LocalKafkaError("a proxy listens on 127.0.0.1: proxied and advertise exclude each other")
         super().__init__(
             version,
             chroot,
@@ -79,7 +79,7 @@ class Cluster(OwnCluster[Node], ClusterClient):
         ]
 
     def zookeeper_through(self, proxy: Proxy) -> str:
-        """The connect string through a proxy before ZooKeeper: Proxy(cluster.zookeeper_address)."""
+        """Return the connect string through a proxy before ZooKeeper: Proxy(cluster.zookeeper_address)."""
         return proxy.connect + self.chroot
 
     @property
@@ -87,7 +87,7 @@ class Cluster(OwnCluster[Node], ClusterClient):
         return self._server.address
 
     def _expected_brokers(self) -> int:
-        return sum(node.wanted for node in self.nodes)  # not those that a test has stopped or killed
+        return sum(node.wanted for node in self.nodes)  # without those that a test has stopped or killed
 
     def _check(self) -> None:
         backend.ready(self.release)

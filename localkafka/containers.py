@@ -2,7 +2,7 @@
 
 The image has Java and the jars: it is the Dockerfile's target `cluster`, or what LOCALKAFKA_IMAGE names.  A container
 shares our network and the server's folder, at the same path and as our user: it listens on 127.0.0.1 like a child
-process, and its data and log are files of ours.  So the daemon must run on this machine, not in a VM beside it.
+process, and its data and log are files of ours.  So the daemon must run on this machine, not in a VM.
 
 Unlike child processes, containers outlive a kill -9 of the process that started them, until the next cluster starts.
 """
@@ -81,13 +81,13 @@ class Container:
         return self.exit_code is None
 
     def send(self, number: signal.Signals) -> None:
-        """Give it a signal; nothing happens to one that has ended."""
+        """Send it a signal; no effect if it has ended."""
         if self.running:
             with _asked(f"send {number.name} to {self.name}", unless=self._ended_meanwhile):
                 self._container.kill(signal=int(number))
 
     def pause(self) -> None:
-        """Freeze its processes: its connections stay, and nothing is answered."""
+        """Freeze its processes: its connections stay open without responses."""
         if not self.paused:
             with _asked(f"pause {self.name}"):
                 self._container.pause()
@@ -100,21 +100,21 @@ class Container:
         self.paused = False
 
     def wait(self, timeout_s: float) -> int | None:
-        """Its exit code, or None when it still runs after timeout_s."""
+        """Wait for its end, and return its exit code, or None if it still runs after timeout_s."""
         deadline = time.monotonic() + timeout_s
         while self.running and time.monotonic() < deadline:
             time.sleep(POLL_S)
         return self.exit_code
 
     def stop(self, timeout_s: float = 15) -> int:
-        """SIGTERM, and SIGKILL when it has not ended after timeout_s; its exit code."""
-        self.resume()  # a frozen process takes no signal but SIGKILL
+        """Send SIGTERM, and SIGKILL if it has not ended after timeout_s, and return its exit code."""
+        self.resume()  # a frozen process only reacts to SIGKILL
         self.send(signal.SIGTERM)
         code = self.wait(timeout_s)
         return self.kill() if code is None else code
 
     def kill(self) -> int:
-        """SIGKILL, and wait until it is gone; its exit code."""
+        """Send SIGKILL, wait until it is gone, and return its exit code."""
         self.send(signal.SIGKILL)
         code = self.wait(15)
         if code is None:
@@ -122,16 +122,16 @@ class Container:
         return code
 
     def close(self) -> None:
-        """Kill it when it still runs."""
+        """Kill it if it still runs."""
         if self.running:
             self.kill()
 
     def log_end(self, count: int = 12) -> str:
-        """Its last lines with the path of the log, for an error message."""
+        """Return its last lines with the path of the log, for an error message."""
         return f"the end of {self.log}:\n{last_lines(self.log, count)}"
 
     def _look(self) -> None:
-        """Ask the daemon; remove the container when it has ended."""
+        """Ask the daemon for its state; remove the container if it has ended."""
         from docker.errors import NotFound
 
         with _asked(f"inspect {self.name}"):
@@ -141,7 +141,7 @@ class Container:
                 if state["Status"] in RUNNING:
                     return
                 self._container.remove()
-            except NotFound:  # somebody removed it
+            except NotFound:  # another process removed it
                 state = {"ExitCode": KILLED}
         self.exit_code = -signal.SIGKILL if state["ExitCode"] == KILLED else int(state["ExitCode"])
 
@@ -170,13 +170,14 @@ def ready(release: Release) -> None:
 
 
 def image() -> str:
-    """The image of servers."""
+    """Return the image of servers."""
     return os.environ.get(IMAGE_VARIABLE) or IMAGE
 
 
 @functools.cache
 def client() -> Any:
-    """The daemon's client, of DOCKER_HOST or the usual socket.  Raises LocalKafkaError without the package `docker`."""
+    """Return the daemon's client, of DOCKER_HOST or the usual socket.  Raises LocalKafkaError without the package
+    `docker`."""
     try:
         import docker
     except ImportError as error:
@@ -187,7 +188,7 @@ def client() -> Any:
 
 
 def _reach(url: str) -> None:
-    """Raises LocalKafkaError when nothing listens at a Unix socket: the client would leave its own socket open."""
+    """Raise LocalKafkaError if nothing listens at a Unix socket: the client would leave its own socket open."""
     scheme, _, path = url.partition("://")
     if scheme != "unix":
         return
@@ -199,7 +200,7 @@ def _reach(url: str) -> None:
 
 
 def cache() -> str:
-    """The cache folder inside the image, as its environment names it."""
+    """Return the cache folder inside the image, as its environment names it."""
     variables = dict(each.partition("=")[::2] for each in _config(image())["Env"] or [])
     found = variables.get(CACHE_VARIABLE)
     if not found:
@@ -211,7 +212,7 @@ def cache() -> str:
 
 @functools.cache
 def _config(named: str) -> dict[str, Any]:
-    """How the image is configured: Env, Labels.  Raises LocalKafkaError when there is none of this name."""
+    """Return the configuration of an image: Env, Labels.  Raises LocalKafkaError if no image has this name."""
     from docker.errors import ImageNotFound
 
     with _asked(f"inspect image {named}"):
@@ -243,14 +244,14 @@ def _this_process() -> str:
 
 
 def _lives(owner: str) -> bool:
-    """Whether the process of a label lives: its pid may belong to another one by now."""
+    """True if the process of a label is alive; its pid may belong to another one by now."""
     pid, _, started = owner.partition(":")
     number = decimal_int(pid)
     return number is not None and bool(started) and _started_at(number) == started
 
 
 def _started_at(pid: int) -> str:
-    """When a process started, in ticks since boot; empty when there is none."""
+    """Return when a process started, in ticks since boot; empty if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -260,7 +261,7 @@ def _started_at(pid: int) -> str:
 
 @contextmanager
 def _asked(what: str, unless: Any = None) -> Iterator[None]:
-    """Errors of the daemon as LocalKafkaError; none where `unless` answers true."""
+    """Raise errors of the daemon as LocalKafkaError, unless `unless` returns True."""
     try:
         from docker.errors import DockerException
         from requests.exceptions import RequestException

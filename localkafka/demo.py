@@ -191,7 +191,7 @@ def compare(
 ) -> Comparison:
     """Compare the logs of a partition in both clusters.
 
-    committed: the group's committed offset when the mirror was killed; only messages from there on may be in the target
+    committed: the group's committed offset when the mirror was killed; only messages after it may be in the target
     twice.
     """
     offsets = {(key, value): offset for offset, key, value in source}
@@ -216,7 +216,7 @@ def compare(
 
 
 def logged(cluster: Cluster, topic: str) -> dict[int, list[Logged]]:
-    """The log of every partition as the JVM reads it."""
+    """Return the log of every partition as the JVM reads it."""
     dumped = tools.dump_topic(cluster, topic, range(PARTITIONS))
     return {partition: [(row.offset, row.key, row.payload) for row in rows] for partition, rows in dumped.items()}
 
@@ -250,7 +250,7 @@ class Loaded:
 
     @property
     def messages(self) -> Counter[str]:
-        """Number of messages by topic."""
+        """Return the number of messages by topic."""
         found: Counter[str] = Counter()
         for row in self.hours:
             found[row["topic"]] += row["messages"]
@@ -298,7 +298,7 @@ def pipeline(base: Path, brokers: str, topics: Sequence[str]) -> Mapping[str, ob
 
 
 def _hours(base: Path) -> list[dict[str, Any]]:
-    from pyarrow import dataset, parquet  # late: only this step needs it
+    from pyarrow import dataset, parquet  # imported late: only this step needs it
 
     rows: list[dict[str, Any]] = []
     files = dataset.dataset(base / "stages" / HOURS_STAGE / "data", format="parquet", partitioning="hive").files
@@ -324,8 +324,8 @@ To try more (in another terminal, same folder; ctrl-C here ends everything):
 
 
 def run(keep: bool = False, before_compare: Callable[[Demo], None] | None = None) -> int:
-    """Run the whole demo; its exit code.  before_compare is called with the stopped demo: tests damage the logs in
-    it."""
+    """Run the whole demo, and return its exit code.  before_compare is called with the stopped demo: tests damage the
+    logs in it."""
     folder = Path(tempfile.mkdtemp(prefix="localkafka-demo-"))
     try:
         with Cluster(version=VERSION, brokers=2) as source, Cluster(version=VERSION, brokers=2) as target:
@@ -360,7 +360,7 @@ def stay() -> None:
 @click.option("--keep", is_flag=True, help="Keep the clusters running until ctrl-C, and print commands to try.")
 def main(keep: bool) -> None:
     """Mirror one real cluster to another, kill the mirror under load, and prove that no message is lost."""
-    set_up_logging("warning")  # else the ZooKeeper client would print each failed connect on stderr
+    set_up_logging("warning")  # otherwise the ZooKeeper client prints each failed connect on stderr
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         sys.exit(run(keep))

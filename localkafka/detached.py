@@ -24,11 +24,11 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def detach(name: str) -> None:
-    """Go on in a child process in a session of its own.  It is called before threads and other processes are started.
+    """Continue in a child process in its own session.  Call it before starting threads and other processes.
 
     Returns in the child, whose standard output this process prints until attached() closes it; then this process exits
-    with 0.  It exits with 1, and the end of the log, when the child ends before.
-    Raises LocalKafkaError when a cluster of this name runs."""
+    with 0.  It exits with 1, and the end of the log, when the child ends before. Raises LocalKafkaError when a cluster
+    of this name runs."""
     lock, log = _open(name), _file(name, "log")
     if not _lock(lock):
         raise LocalKafkaError(f"cluster {name} runs already: `python -m localkafka --stop {name}` ends it")
@@ -37,7 +37,7 @@ def detach(name: str) -> None:
     child = os.fork()
     if child:
         os.close(out)
-        os.close(lock)  # the child holds it on
+        os.close(lock)  # the child holds the lock
         with os.fdopen(printed, "rb") as pipe:
             try:
                 said = pipe.read()
@@ -51,7 +51,7 @@ def detach(name: str) -> None:
         os.write(1, said)
         ends = f"`python -m localkafka --stop {name}` ends it"
         print(f"localkafka: cluster {name} runs; {ends}", file=sys.stderr, flush=True)
-        os._exit(0)  # without the clean-up of what the child goes on with
+        os._exit(0)  # without the clean-up, which belongs to the child
     os.setsid()
     _close_inherited()
     os.truncate(lock, 0)
@@ -62,26 +62,27 @@ def detach(name: str) -> None:
 
 
 def _close_inherited() -> None:
-    """Close what the caller left open beside standard input, output and error: a pipe of its shell, the lock of a
-    script.  Whoever waits for its end would wait for the cluster's.  What Python opens itself is not inheritable."""
+    """Close descriptors that the caller left open, except standard input, output and error: a pipe of its shell, the
+    lock of a script.  Otherwise a process waiting for their end would wait for the cluster's.  Files that Python opens
+    are not inheritable."""
     for name in os.listdir("/dev/fd"):
         descriptor = int(name)
         try:
             if descriptor > 2 and os.get_inheritable(descriptor):
                 os.close(descriptor)
         except OSError:
-            continue  # that of the listing
+            continue  # descriptor of the listing itself
 
 
 def attached() -> None:
-    """The cluster serves: close standard output, which lets the process that detach() left behind exit."""
+    """Report that the cluster serves: close standard output, so that the parent of detach() exits."""
     sys.stdout.flush()
     _stand_in(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def stop(name: str) -> None:
-    """End a cluster that runs in the background, and wait for its end.
-    Raises LocalKafkaError when none of this name runs, or it does not end in time."""
+    """End a cluster that runs in the background, and wait for its end. Raises LocalKafkaError if none of this name
+    runs, or it does not end in time."""
     running = names()
     if name not in running:
         raise LocalKafkaError(f"no cluster {name} runs in the background; running: {', '.join(running) or 'none'}")
@@ -94,7 +95,7 @@ def stop(name: str) -> None:
 
 
 def names() -> list[str]:
-    """Names of the clusters that run in the background."""
+    """Return the names of the clusters that run in the background."""
     running = []
     for path in sorted(_folder().glob("*.lock")):
         lock = _open(path.stem)
@@ -112,7 +113,9 @@ def _folder() -> Path:
 
 def _file(name: str, kind: str) -> Path:
     if NAME.fullmatch(name) is None:
-        raise LocalKafkaError(f"{name!r} is no name of a cluster: letters, digits, and . _ - after the first")
+        raise LocalKafkaError(
+            f"{name!r} is not a valid cluster name: use letters and digits, and . _ - after the first"
+        )
     return _folder() / f"{name}.{kind}"
 
 
@@ -121,7 +124,7 @@ def _open(name: str) -> int:
 
 
 def _lock(descriptor: int) -> bool:
-    """Whether the lock could be taken: no process holds it."""
+    """True if the lock could be taken, because no process holds it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""The only error class of this package; its text says what is missing, and the remedy."""
+"""Error class of this package; its text says what is missing, and the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class LocalKafkaError(Exception):
 
 
 def last_lines(log: Path, count: int = 12) -> str:
-    """The last lines of a log, indented, for an error; a sentence instead when there is no log."""
+    """Return the last lines of a log, indented, for an error; a sentence instead if there is no log."""
     try:
         with log.open(encoding="utf-8", errors="replace") as lines:
             tail = deque((line.rstrip() for line in lines if line.strip()), maxlen=count)

@@ -18,7 +18,7 @@ from localkafka.waiting import wait_until
 from localkafka.workfolder import WorkFolder
 
 JARS = "hadoop-3.4.2"
-JAVA = 11  # of those that Hadoop 3.4 runs on the first whose compiler is a module (java.compiled)
+JAVA = 11  # the first release of Java that Hadoop 3.4 supports and whose compiler is a module (java.compiled)
 READY = "HDFS IS READY"
 MAIN = """\
 import org.apache.hadoop.conf.Configuration;
@@ -56,7 +56,7 @@ class Hdfs:
 
     @property
     def uri(self) -> str:
-        """hdfs://127.0.0.1:PORT, without a slash at its end."""
+        """Return hdfs://127.0.0.1:PORT, without a trailing slash."""
         return f"hdfs://{ports.HOST}:{self._port.number}"
 
     @property
@@ -70,7 +70,7 @@ class Hdfs:
         Raises LocalKafkaError with the end of its log when it does not serve."""
         program = java.executable()
         if java.feature_version(program) < JAVA:
-            raise LocalKafkaError(f"{program} is older than Java {JAVA}, which HDFS is started with; set JAVA_HOME")
+            raise LocalKafkaError(f"{program} is older than Java {JAVA}, which HDFS needs; set JAVA_HOME")
         class_path = f"{jars.fetched(JARS, 'Hadoop 3.4.2')}/*"
         source, log = self._work.path / "Hdfs.java", self._work.path / "log"
         source.write_text(MAIN, encoding="utf-8")

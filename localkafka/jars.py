@@ -1,7 +1,7 @@
 """Cache of the jars of a version, fetched by Maven once, also when two processes start at the same time.
 
     CACHE/jars/0.8.2.2/*.jar    renamed into place when complete
-    CACHE/m2                    Maven's repository, when there is none in the home
+    CACHE/m2                    Maven's repository, if the home folder has none
 
 CACHE is LOCALKAFKA_CACHE, else XDG_CACHE_HOME/localkafka, else ~/.cache/localkafka.
 """
@@ -24,37 +24,37 @@ from localkafka import releases
 from localkafka.errors import LocalKafkaError
 
 MAVEN_TIMEOUT_S = 900
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # some Mavens set it though nobody reads on a terminal
-MAVEN_OPTS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for seconds: half the processor time
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # some Mavens print colours even without a terminal
+MAVEN_OPTS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for seconds: these flags halve the processor time
 
 
 def class_path(version: str) -> str:
-    """The class path of a version for `java -cp`; fetches the jars if necessary.
+    """Return the class path of a version for `java -cp`; fetches the jars if necessary.
     Raises LocalKafkaError when Maven is missing or fails."""
     return f"{folder(version)}/*"
 
 
 def folder(version: str) -> Path:
-    """The folder with all jars of a version.  Raises LocalKafkaError when Maven is missing or fails."""
+    """Return the folder with all jars of a version.  Raises LocalKafkaError when Maven is missing or fails."""
     releases.release(version)
     return fetched(version, f"Kafka {version}")
 
 
 def fetched(name: str, what: str) -> Path:
-    """The folder with all jars of poms/NAME.xml; what: their name in messages.
+    """Return the folder with all jars of poms/NAME.xml; what: their name in messages.
     Raises LocalKafkaError when Maven is missing or fails."""
     ready = cache() / "jars" / name
     if ready.is_dir():
         return ready
     ready.parent.mkdir(parents=True, exist_ok=True)
     with _locked(ready.with_suffix(".lock")):
-        if not ready.is_dir():  # else another process has fetched them
+        if not ready.is_dir():  # otherwise another process has fetched them
             _fetch(name, what, ready)
     return ready
 
 
 def cache() -> Path:
-    """The cache folder, created if missing."""
+    """Return the cache folder, created if missing."""
     named = os.environ.get("LOCALKAFKA_CACHE")
     where = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localkafka"
     try:
@@ -114,8 +114,8 @@ def _run(argv: list[str], what: str) -> None:
 
 
 def _repository() -> list[str]:
-    """Options that name Maven's local repository.  Java takes the home from the password database and ignores $HOME:
-    by default Maven would write outside an empty $HOME, and miss the ~/.m2 of a $HOME that was set."""
+    """Return options that name Maven's local repository.  Java takes the home from the password database and ignores
+    $HOME: by default Maven would write outside an empty $HOME, and miss the ~/.m2 of a $HOME that was set."""
     home = Path(os.environ.get("HOME") or "~").expanduser()
     existing = home / ".m2"
     if not existing.is_dir() or not os.access(existing, os.W_OK):

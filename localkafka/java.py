@@ -2,7 +2,7 @@
 
 In the cache folder (localkafka.jars):
 
-    classes/NAME-JAVA.jsa    classes that a program loads at its start; localkafka.classdata makes it
+    classes/NAME-JAVA.jsa    classes that a program loads at its start; created by localkafka.classdata
     programs/NAME-DIGEST/    a Java source file, compiled
 """
 
@@ -49,14 +49,14 @@ appender.err.layout.pattern=%d{{HH:mm:ss,SSS}} %p %c{{1}} %m%n
 
 
 def executable() -> str:
-    """The java program of JAVA_HOME, else of the PATH.  Raises LocalKafkaError when there is none."""
+    """Return the java program of JAVA_HOME, else of the PATH.  Raises LocalKafkaError when there is none."""
     home = os.environ.get("JAVA_HOME")
     if home and Path(home, "bin", "java").is_file():
         return str(Path(home, "bin", "java"))
     found = shutil.which("java")
     if found is None:
         raise LocalKafkaError(
-            "java is not on the PATH and JAVA_HOME names none; install Java 17 "
+            "java is not on the PATH and JAVA_HOME does not name one; install Java 17 "
             "(Debian: apt install openjdk-17-jre-headless)"
         )
     return found
@@ -64,56 +64,59 @@ def executable() -> str:
 
 @functools.cache
 def _version(java: str) -> str:
-    """What `java -version` prints."""
+    """Return the output of `java -version`."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, errors="replace", timeout=60)
     return done.stderr + done.stdout
 
 
 def feature_version(java: str) -> int:
-    """The feature release (8, 11, 17, ...) that `java -version` prints.  Raises LocalKafkaError when it prints none."""
+    """Return the feature release (8, 11, 17, ...) that `java -version` prints.  Raises LocalKafkaError when it prints
+    none."""
     said = _version(java)
     found = re.search(r'version "(?:1\.)?(\d+)', said)
     if found is None:
-        raise LocalKafkaError(f"{java} -version says nothing of a version, but: {said.strip() or 'nothing'}")
+        raise LocalKafkaError(f"{java} -version prints no version, but: {said.strip() or 'nothing'}")
     return int(found.group(1))
 
 
 def archive(name: str) -> Path:
-    """The archive of the classes that a program loads at its start, for this Java.  Raises LocalKafkaError."""
+    """Return the archive of the classes that a program loads at its start, for this Java.  Raises LocalKafkaError."""
     return jars.cache() / "classes" / f"{name}-{_digest(_version(executable()).encode())}.jsa"
 
 
 def archive_flags(name: str) -> tuple[str, ...]:
-    """Flags of a JVM that starts from its archive, where there is one; one that does not fit is left out by the JVM."""
+    """Return flags for a JVM to start from its archive, if there is one; the JVM ignores one that does not fit."""
     file = archive(name)
-    # It says so on standard output, which belongs to the program.
+    # The JVM would print that on standard output, which belongs to the program.
     return (f"-XX:SharedArchiveFile={file}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if file.is_file() else ()
 
 
 def quick_spark() -> dict[str, str]:
-    """An environment in which Spark's JVMs are as fast to start: its launcher, drivers, a standalone master and its
-    workers."""
+    """Return an environment in which Spark's JVMs start from archives, too: its launcher, drivers, a standalone master
+    and its workers."""
     try:
         archived = archive_flags(spark_name())
     except LocalKafkaError:
-        archived = ()  # without java Spark says so itself, to whoever starts it
+        archived = ()  # without java, Spark reports it itself
     drivers = (*QUICK, *archived)
     options = {"LAUNCHER_OPTS": QUICK, "SUBMIT_OPTS": drivers, "DAEMON_JAVA_OPTS": QUICK}
     return {f"SPARK_{name}": " ".join(flags) for name, flags in options.items()}
 
 
 def spark_name() -> str:
-    """The name of the archive of Spark's drivers: of the one that is installed where this Python is."""
+    """Return the name of the archive of Spark's drivers: of the Spark installed with this Python."""
     return f"spark-{_digest(sys.prefix.encode())}"
 
 
 def archive_name(version: str, main: str) -> str:
-    """The name of the archive of a class from a version's jars: tools load what brokers load, ZooKeeper does not."""
+    """Return the name of the archive of a class from a version's jars: tools load the same classes as brokers,
+    ZooKeeper does not."""
     return f"{version}-{'zookeeper' if main.startswith('org.apache.zookeeper.') else 'kafka'}"
 
 
 def compiled(source: Path, class_path: str) -> Path:
-    """The folder with the classes of a source file, compiled once.  Raises LocalKafkaError when it does not compile."""
+    """Return the folder with the classes of a source file, compiled once.  Raises LocalKafkaError when it does not
+    compile."""
     digest = _digest(source.read_bytes(), class_path.encode(), _version(executable()).encode())
     ready = jars.cache() / "programs" / f"{source.stem}-{digest}"
     if not ready.is_dir():
@@ -131,7 +134,8 @@ def compiled(source: Path, class_path: str) -> Path:
 
 
 def _jars(class_path: str) -> Iterator[str]:
-    """The entries of a class path, each jar of a folder by its name: of javac only its launcher takes FOLDER/*."""
+    """Yield the entries of a class path, each jar of a folder by its name: javac as a module does not support
+    FOLDER/*."""
     for entry in class_path.split(os.pathsep):
         yield from map(str, sorted(Path(entry[:-1]).glob("*.jar"))) if entry.endswith("/*") else [entry]
 
@@ -141,7 +145,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def ready(release: Release) -> tuple[str, str]:
-    """The java program and the class path for a version, its jars fetched.
+    """Return the java program and the class path for a version, its jars fetched.
     Raises LocalKafkaError when java is missing or too old, or the jars cannot be fetched."""
     java = executable()
     have = feature_version(java)
@@ -161,7 +165,7 @@ def command(
     flags: Sequence[str] = SMALL,
     level: str = "WARN",
 ) -> list[str]:
-    """The command line that runs a class from a version's jars, logging to standard error from `level` on.
+    """Return the command line that runs a class from a version's jars, logging to standard error at `level`.
 
     main: the class, or a source file (NAME.java) of which the class NAME is run.
 
@@ -191,8 +195,8 @@ def command_line(
     level: str,
     programs: Sequence[str] = (),
 ) -> list[str]:
-    """The command line of a class, given a java and the cache folder that has the jars and log configurations.
-    programs: folders with classes that the jars do not have."""
+    """Return the command line of a class, for a java program and the cache folder with the jars and log configurations.
+    programs: folders with further classes."""
     fixed = ("-Dfile.encoding=UTF-8", "-Dstdout.encoding=UTF-8", "-Djava.net.preferIPv4Stack=true")
     logging = f"-D{'log4j2.configurationFile=' if release.log4j2 else 'log4j.configuration=file:'}"
     logging += f"{cache}/{_log_config_name(release, level)}"

@@ -1,10 +1,10 @@
-"""The keeper: a small process that runs one child, and ends it when the parent that asked for the child is gone.
+"""Keeper: a small process that runs one child, and ends it when the parent that requested it is gone.
 
     parent  <-- socket -->  keeper  -- PDEATHSIG -->  child
 
 Run by path, single-threaded: PR_SET_PDEATHSIG follows the *thread* that spawned, so a child started from a worker
-thread would end with that thread.  The end of file on the socket shows the keeper that the parent is gone, also after
-kill -9.  The child inherits the keeper's standard input and output; the keeper closes its own copies.
+thread would end with that thread.  The keeper learns from the end of file on the socket that the parent is gone, also
+after kill -9.  The child inherits the keeper's standard input and output; the keeper closes its own copies.
 
     parent to keeper:  "signal N\\n"
     keeper to parent:  "pid N\\n" once, "exit N\\n" at the end (N below 0: ended by that signal)

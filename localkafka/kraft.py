@@ -55,7 +55,7 @@ class KraftBroker(ServerProcess):
 
     @property
     def brokers(self) -> str:
-        """The bootstrap list."""
+        """Return the bootstrap list."""
         return f"{ports.HOST}:{self.port}"
 
     def start(self, timeout_s: float = 60) -> Self:
@@ -68,7 +68,7 @@ class KraftBroker(ServerProcess):
         return self
 
     def topics(self, *arguments: str) -> str:
-        """Run TopicCommand with these arguments; its output.  Raises LocalKafkaError."""
+        """Run TopicCommand with these arguments, and return its output.  Raises LocalKafkaError."""
         return self._run(TOPICS, "--bootstrap-server", self.brokers, *arguments)
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ class KraftBroker(ServerProcess):
         self.close()
 
     def _answers(self) -> bool:
-        """Whether it serves: by a plain request, or by its log when the listener is not plain."""
+        """True if it serves: by a plain request, or by its log if the listener is not plain."""
         if self.listener != "PLAINTEXT":
             return "Kafka Server started" in self.log.read_text(errors="replace")
         links = Links("localkafka", timeout_ms=2000)

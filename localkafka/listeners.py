@@ -4,8 +4,8 @@
     cluster.nodes[0].secure = listeners               # or KraftBroker(..., secure=listeners); before the start
     listeners.address("SASL_SSL")                     # "127.0.0.1:12345"
 
-The plain listener stays: brokers, tools and tests of this package use it.  Users are USERS; those of SCRAM are made by
-add_scram_users once the broker runs.
+The plain listener stays: brokers, tools and tests of this package use it.  Users are USERS; add_scram_users creates
+those of SCRAM once the broker runs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 class SecureListeners:
-    """protocols: security protocol by listener; the name of a listener is its protocol, or any other in capitals.
+    """Secure listeners of a broker. protocols: security protocol by listener; the name of a listener is its protocol,
+    or any other in capitals.
 
-    authority    signs the broker's certificate, and those of clients that are asked for one
+    authority    signs the broker's certificate, and those of clients if required
     settings     more settings, such as listener.name.mutual.ssl.client.auth: required
     mechanisms   of SASL, of all its listeners
     """
@@ -55,11 +56,11 @@ class SecureListeners:
         self._ports = {name: ports.reserve() for name in protocols}
 
     def address(self, listener: str) -> str:
-        """host:port of a listener, a bootstrap list."""
+        """Return host:port of a listener, as a bootstrap list."""
         return f"{ports.HOST}:{self._ports[listener].number}"
 
     def extended(self, properties: Mapping[str, str], release: Release) -> dict[str, str]:
-        """A broker's settings with these listeners added to those it has."""
+        """Return a broker's settings with these listeners added to those it has."""
         found = dict(properties)
         added = ",".join(f"{name}://{self.address(name)}" for name in self.protocols)
         for key in ("listeners", "advertised.listeners"):
@@ -81,7 +82,7 @@ class SecureListeners:
         return found | self._more
 
     def flags(self, release: Release) -> list[str]:
-        """Flags of the JVM: before 1.1 logins are in a file of their own."""
+        """Return flags of the JVM: before 1.1 logins are in a separate file."""
         if release.number >= (1, 1) or not any(name.startswith("SASL") for name in self.protocols.values()):
             return []
         scram = any(name in self.mechanisms for name in SCRAM)
@@ -111,13 +112,13 @@ def _plain_login() -> str:
 
 
 def add_scram_users(release: Release, *, brokers: str, zookeeper: str = "") -> None:
-    """Make USERS with both mechanisms: by a plain address of the brokers, before 2.7 by ZooKeeper.
+    """Create USERS with both mechanisms: by a plain address of the brokers, before 2.7 by ZooKeeper.
 
     Raises LocalKafkaError.
     """
     where = ["--bootstrap-server", brokers] if release.number >= (2, 7) else ["--zookeeper", zookeeper]
     for name, password in USERS.items():
-        for mechanism in SCRAM:  # a broker takes one of a user at a time
+        for mechanism in SCRAM:  # a broker accepts only one mechanism of a user at a time
             made = f"{mechanism}=[password={password}]"
             arguments = [*where, "--alter", "--add-config", made, "--entity-type", "users", "--entity-name", name]
             argv = java.command(release, CONFIG, arguments, level="ERROR")

@@ -1,7 +1,7 @@
 """Generated messages: a seeded mixture of keyed and unkeyed, plain and compressed ones, produced with acks −1.
 
-Every value names its place (`topic/partition #number …`), so that lost messages can be counted without a list of what
-was sent.
+Every value contains its place (`topic/partition #number …`), so that lost messages can be counted without a list of the
+messages sent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ Message = tuple[int, bytes | None, bytes | None, int | None]  # number in its ba
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Kind of messages of a topic: share of keyed ones (0..1), codecs to draw from for each batch, bytes of a value."""
+    """Mixture of messages in a topic: share of keyed ones (0..1), codecs to draw from for each batch, bytes of a
+    value."""
 
     keyed: float
     codecs: tuple[int, ...]
@@ -51,7 +52,7 @@ class Load:
         self._client = KafkaClient.of_brokers(bootstrap, self._links, self._dialect)
         self._random = random.Random(seed)
         self._next: dict[TopicPartition, int] = {}
-        self._refused = False  # by the leader that is believed
+        self._refused = False  # refused by the presumed leader
         self.sent = 0
 
     def produce(self, topic: str, partitions: int, count: int, mixture: Mixture, batch: int = 200) -> None:
@@ -67,14 +68,14 @@ class Load:
         self.sent += count
 
     def request(self, tp: TopicPartition, messages: Iterable[Message], codec: int) -> requests.Request:
-        """One batch of messages (number in the batch, key, value, timestamp) for `attempt`."""
+        """Return a request for `attempt` with one batch of messages (number in the batch, key, value, timestamp)."""
         return requests.produce(self._dialect, self._acks, 10_000, {tp: [encode(messages, codec)]})
 
     def attempt(self, tp: TopicPartition, request: requests.Request) -> bool:
-        """Send a batch once; whether it was acknowledged.  If not, it may be in the log all the same."""
+        """Send a batch once, and return whether it was acknowledged.  If not, it may still be in the log."""
         try:
             leader = self._client.leader(tp, refresh=self._refused)
-        except Unreachable:  # also of brokers that do not know of the cluster's first topic yet
+        except Unreachable:  # also raised by brokers that do not know the cluster's first topic yet
             return False
         self._refused = not (isinstance(leader, Broker) and self._accepted(leader, tp, request))
         return not self._refused
@@ -97,7 +98,7 @@ class Load:
 
     @property
     def numbers(self) -> dict[TopicPartition, int]:
-        """Number of messages sent to each partition; they are numbered from 0."""
+        """Return the number of messages sent to each partition; they are numbered from 0."""
         return dict(self._next)
 
     @contextmanager

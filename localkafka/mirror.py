@@ -55,7 +55,7 @@ class MirrorProcess:
             self._child.send(number)
 
     def stop(self, timeout_s: float = 20) -> int:
-        """Send SIGTERM and wait; its exit code."""
+        """Send SIGTERM and wait, and return its exit code."""
         if self._child is None:
             raise LocalKafkaError("the mirror was not started")
         child, self._child = self._child, None
@@ -64,14 +64,14 @@ class MirrorProcess:
     close = kill
 
     def log_end(self) -> str:
-        """The last lines of its log, for an error message."""
+        """Return the last lines of its log, for an error message."""
         return f"the end of {self.log}:\n{last_lines(self.log, 12)}"
 
 
 def settings(
     source: Cluster, target: Cluster, *, group: str, whitelist: str, mirror: Mapping[str, object]
 ) -> dict[str, object]:
-    """The configuration file's content for these two clusters."""
+    """Return the configuration file's content for these two clusters."""
     return {
         "sources": [{"name": "source", "zookeeper.connect": source.zookeeper, "group.id": group}],
         "target": {
@@ -84,7 +84,7 @@ def settings(
 
 
 def committed(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Positions:
-    """The group's committed offsets in ZooKeeper; partitions without one are left out."""
+    """Return the group's committed offsets in ZooKeeper; partitions without one are left out."""
     positions = {}
     zk = cluster.registry().zk  # the same client for each call
     for tp in partitions:

@@ -16,7 +16,7 @@ from localkafka.serverprocess import ServerProcess
 from localkafka.waiting import wait_until
 
 MAIN = "kafka.Kafka"
-CLEAN = ".kafka_cleanshutdown"  # written by a clean stop, believed by the next start
+CLEAN = ".kafka_cleanshutdown"  # written by a clean stop, trusted by the next start
 
 
 class Node(ServerProcess):
@@ -67,23 +67,23 @@ class Node(ServerProcess):
 
     @property
     def advertised(self) -> tuple[str, int]:
-        """The advertised address."""
+        """Return the advertised address."""
         return self._proxy.address if self._proxy else (self.advertise or ports.HOST, self.port)
 
     @property
     def proxy(self) -> Proxy:
-        """The proxy before the broker in a proxied cluster.  Raises LocalKafkaError in others."""
+        """Return the proxy before the broker in a proxied cluster.  Raises LocalKafkaError in others."""
         if self._proxy is None:
             raise LocalKafkaError(f"{self.name} has no proxy; start the cluster with proxied=True")
         return self._proxy
 
     @property
     def address(self) -> str:
-        """The advertised address as text: "127.0.0.1:9092"."""
+        """Return the advertised address as text: "127.0.0.1:9092"."""
         return "{}:{}".format(*self.advertised)
 
     def start(self) -> None:
-        """Start it without waiting; see wait_registered."""
+        """Start it without waiting until it is registered; wait_registered does that."""
         if self.running:
             return
         self._forget_the_dead()
@@ -113,7 +113,7 @@ class Node(ServerProcess):
         self.wait_registered(timeout_s)
 
     def segments(self, topic: str, partition: int) -> list[Path]:
-        """The log files of a partition on this broker's disk, oldest first; the last one is active."""
+        """Return the log files of a partition on this broker's disk, oldest first; the last one is active."""
         return segments.files(self.data / f"{topic}-{partition}")
 
     def flip_byte(self, topic: str, partition: int, offset: int | None = None, at: int = 0) -> Flipped:
@@ -128,8 +128,8 @@ class Node(ServerProcess):
         self.stop()
         if not (self.data / CLEAN).exists():
             raise LocalKafkaError(
-                f"{self.name} was not stopped cleanly: at its next start it would check its newest segments and cut "
-                "off what is damaged; start it, stop() it and flip then"
+                f"{self.name} was not stopped cleanly: at its next start it would check its newest segments and "
+                "truncate damaged ones; start it, stop() it, then flip"
             )
         flipped = segments.flip_byte(self.segments(topic, partition)[:-1], f"{topic}/{partition}", offset, at)
         if was_running:

@@ -45,7 +45,7 @@ class OwnCluster(Described, ABC, Generic[B]):
     The folder is also kept when the start fails: the error names the log in it.
     """
 
-    nodes: Sequence[B]  # made by the subclass
+    nodes: Sequence[B]  # created by the subclass
 
     def __init__(
         self,
@@ -70,18 +70,19 @@ class OwnCluster(Described, ABC, Generic[B]):
 
     @property
     def brokers(self) -> str:
-        """The current bootstrap list: a broker may be restarted on another port."""
+        """Return the current bootstrap list: a broker may be restarted on another port."""
         return ",".join(node.address for node in self.nodes)
 
     @property
     def zookeeper_server(self) -> ZooKeeperServer:
-        """The ZooKeeper process, for stopping or sharing it.  Raises LocalKafkaError when another process runs it."""
+        """Return the ZooKeeper process, for stopping or sharing it.  Raises LocalKafkaError if another process runs
+        it."""
         if not isinstance(self._server, ZooKeeperServer):
             raise LocalKafkaError(f"ZooKeeper at {self.zookeeper} belongs to another process")
         return self._server
 
     def node(self, broker: int) -> B:
-        """The broker with this id."""
+        """Return the broker with this id."""
         return next(node for node in self.nodes if node.id == broker)
 
     def start(self, timeout_s: float = 60) -> Self:

@@ -81,7 +81,7 @@ def _folder() -> Path:
 
 
 def answers(host: str, port: int, timeout_s: float = 1) -> bool:
-    """Whether a server accepts connections there."""
+    """True if a server accepts connections there."""
     try:
         with socket.create_connection((host, port), timeout_s):
             return True

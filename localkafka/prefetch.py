@@ -9,7 +9,8 @@ from localkafka.errors import LocalKafkaError
 
 
 def prefetch(version: str) -> None:
-    """The jars of a version and of ZooKeeper, and the log configurations of servers.  Raises LocalKafkaError."""
+    """Fetch the jars of a version and of ZooKeeper, and write the log configurations of servers.  Raises
+    LocalKafkaError."""
     for name in dict.fromkeys((releases.ZOOKEEPER_FROM, version)):
         for level in ("WARN", "INFO"):
             java.command(releases.startable(name), "kafka.Kafka", (), level=level)

@@ -17,7 +17,8 @@ _numbers = itertools.count(1)
 
 
 def work_files(folder: Path, name: str) -> Path:
-    """The common path, without suffix, of the files of one run of a program, in tools/ of a cluster's work folder."""
+    """Return the common path, without suffix, of the files of one run of a program, in tools/ of a cluster's work
+    folder."""
     tools = folder / "tools"
     tools.mkdir(exist_ok=True)
     return tools / f"{name}-{threading.get_native_id()}-{next(_numbers)}"
@@ -44,7 +45,7 @@ def feed(child: Child, lines: Iterable[str], timeout_s: float) -> None:
 
 
 def printed(child: Child, timeout_s: float) -> str:
-    """Wait for a program's end; its standard output.  Raises LocalKafkaError when it fails; kills it after
+    """Wait for a program's end, and return its standard output.  Raises LocalKafkaError when it fails; kills it after
     timeout_s."""
     with child:
         assert child.stdout is not None
@@ -72,7 +73,7 @@ class ConsoleConsumer:
         self._reader.start()
 
     def wait_for(self, count: int, timeout_s: float = 30) -> list[bytes]:
-        """Wait until it has printed at least `count` lines; all its lines."""
+        """Wait until it has printed at least `count` lines, and return all its lines."""
 
         def there() -> bool:
             if not self.child.running and not self._reader.is_alive() and len(self.lines) < count:
@@ -86,12 +87,12 @@ class ConsoleConsumer:
         return list(self.lines)
 
     def stop(self, timeout_s: float = 20) -> list[bytes]:
-        """End it with SIGTERM; all its lines."""
+        """End it with SIGTERM, and return all its lines."""
         self.child.stop(timeout_s)
         return self._ended()
 
     def kill(self) -> list[bytes]:
-        """End it with SIGKILL, so that its znodes stay until its session expires; all its lines."""
+        """End it with SIGKILL, so that its znodes stay until its session expires, and return all its lines."""
         self.child.kill()
         return self._ended()
 
@@ -122,7 +123,8 @@ def mirror_arguments(
     consumers: Iterable[Mapping[str, object]],
     producer: Mapping[str, object],
 ) -> list[str]:
-    """A MirrorMaker's arguments.  consumers: properties for each source; producer: properties of its producer."""
+    """Return a MirrorMaker's arguments.  consumers: properties for each source; producer: properties of its
+    producer."""
     argv = ["--whitelist", whitelist, "--num.streams", str(num_streams)]
     for number, consumer in enumerate(consumers):
         path = work.with_suffix(f".consumer{number}")

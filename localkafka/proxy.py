@@ -29,7 +29,7 @@ from localkafka import ports
 
 CHUNK = 64 * 1024
 HELD = 1024 * 1024  # bytes read and not yet passed on; a full flow stops reading, so the sender blocks
-TICK_S = 0.02  # a throttled flow writes what this time allows at once
+TICK_S = 0.02  # a throttled flow writes at once what this time allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class Fault:
     delay_s: float = 0  # every byte arrives this much later
     bytes_per_s: float = math.inf
     together: bool = False  # all connections share that rate, as they share a link
-    blackhole: bool = False  # no byte passes, and connections stay open
+    blackhole: bool = False  # no byte passes, but connections stay open
     slice_bytes: int = CHUNK  # no write is larger
     gap_s: float = 0  # between two writes
     cut_after: int | None = None  # bytes after which the connection is closed
@@ -49,16 +49,16 @@ Tap = Callable[[memoryview], None]
 
 
 class Pace:
-    """When a throttled flow, or several that share a link, may write next."""
+    """Pace of a throttled flow, or of several that share a link."""
 
     def __init__(self) -> None:
         self.next = 0.0
 
     def passed(self, due: float, now: float, seconds: float) -> None:
-        """Bytes that were due passed, for which the link takes so long.
+        """Record that bytes passed that were due at `due` and occupy the link for `seconds`.
 
-        It began when they were due and the link was free.  A late wake-up is made good, a tick at most: what the sink
-        did not take is not.
+        Their transmission began when they were due and the link was free.  A late wake-up is compensated by at most a
+        tick; bytes that the sink did not accept are not.
         """
         self.next = max(now - TICK_S, due, self.next) + seconds
 
@@ -93,7 +93,7 @@ class Flow:
         return self.cut_at is not None and self.passed >= self.cut_at
 
     def set(self, fault: Fault, recount: bool) -> None:
-        """Apply this fault from now on; with recount, a cut counts from here."""
+        """Apply this fault; with recount, a cut counts from here."""
         self.fault = fault
         if recount:
             self.cut_at = None if fault.cut_after is None else self.passed + fault.cut_after
@@ -104,11 +104,11 @@ class Flow:
 
     @property
     def reads(self) -> bool:
-        """Whether it wants to read from source now."""
+        """True if it wants to read from source now."""
         return not self._source_ended and not self.fault.blackhole and self._held_bytes < HELD
 
     def writes_at(self) -> float:
-        """The time from which it wants to write; infinity when there is nothing to write."""
+        """Return the time from which it wants to write; infinity when there is nothing to write."""
         if not self._held or self.fault.blackhole:
             return math.inf
         return max(self._held[0][0], self._pace.next, self._paused_until)
@@ -233,7 +233,7 @@ class Proxy:
 
     @property
     def connect(self) -> str:
-        """The address as text, for connect strings."""
+        """Return the address as text, for connect strings."""
         return f"{ports.HOST}:{self._port.number}"
 
     @property
@@ -253,11 +253,11 @@ class Proxy:
         self._set_fault(direction, bytes_per_s=bytes_per_s, together=False)
 
     def link(self, bytes_per_s: float, round_trip_ms: float) -> None:
-        """Be a long link: half the round trip each way, and so many bytes per second of all connections together."""
+        """Act as a long link: half the round trip each way, and `bytes_per_s` for all connections together."""
         self._set_fault("both", delay_s=round_trip_ms / 2000, bytes_per_s=bytes_per_s, together=True)
 
     def blackhole(self, direction: Direction = "both") -> None:
-        """Hold back all bytes and ends of file; connects succeed.  After clear() all of it passes."""
+        """Hold back all bytes and ends of file; connects succeed.  After clear() everything passes."""
         self._set_fault(direction, blackhole=True)
 
     def slice(self, bytes_per_write: int, gap_ms: float = 1, direction: Direction = "both") -> None:
@@ -272,12 +272,12 @@ class Proxy:
         """Refuse new connections; open ones stay."""
         with self._changed():
             if self._listener is not None:
-                self._listener.shutdown(socket.SHUT_RDWR)  # a closed one would listen on while the loop polls it
+                self._listener.shutdown(socket.SHUT_RDWR)  # otherwise it would keep listening while the loop polls it
                 self._listener.close()
                 self._listener = None
 
     def reset(self, forgotten: bool = False) -> int:
-        """Reset every open connection at both ends, or only those that forget() has hit; their number."""
+        """Reset every open connection at both ends, or only those affected by forget(), and return their number."""
         with self._changed():
             pairs = [pair for pair in self._pairs if pair.forgotten or not forgotten]
             for pair in pairs:
@@ -292,8 +292,8 @@ class Proxy:
                     pair.flows[way].end()
 
     def forget(self, idle_s: float = 0) -> int:
-        """Hold back everything of the open connections that were idle for that long, for good, as a NAT does that
-        forgot them; others pass, and later ones.  Return the number of those that were forgotten."""
+        """Permanently hold back all bytes of open connections that were idle for that long, as a NAT does that forgot
+        them; other and later connections pass.  Return the number of forgotten ones."""
         with self._changed():
             before = time.monotonic() - idle_s
             idle = [pair for pair in self._pairs if all(flow.read_at <= before for flow in pair.flows)]
@@ -318,7 +318,7 @@ class Proxy:
         with self._changed():
             self._closed = True
         self._thread.join(10)
-        self._wake.close()  # not by the loop: it may end between the lock and the wake
+        self._wake.close()  # not in the loop, which may end between the lock and the wake
         self._woken.close()
         self._port.release()
 
@@ -375,7 +375,7 @@ class Proxy:
             self._listener.close()
 
     def _interests(self) -> tuple[dict[socket.socket, int], float | None]:
-        """The events to wait for on each socket, and the time until the next held byte is due."""
+        """Return the events to wait for on each socket, and the time until the next held byte is due."""
         now, next_due = time.monotonic(), math.inf
         wanted = {self._woken: READ}
         if self._listener is not None:
@@ -399,7 +399,7 @@ class Proxy:
             self._woken.recv(4096)
         if self._listener is not None and self._listener in ready:
             self._accept(self._listener)
-        self._pairs = self._pairs[1:] + self._pairs[:1]  # each in its turn is the first to use a link
+        self._pairs = self._pairs[1:] + self._pairs[:1]  # the connections take turns in using a link first
         for pair in list(self._pairs):
             try:
                 if pair.connecting:

@@ -37,11 +37,11 @@ class Registry:
         self.zk = zk
 
     def brokers(self) -> list[int]:
-        """Ids of the registered brokers, recently killed ones included."""
+        """Return the ids of registered brokers, including recently killed ones."""
         return sorted(zookeeper.read_brokers(self.zk, znodes))
 
     def broker(self, broker: int) -> Registered | None:
-        """The registration of this id, or None."""
+        """Return the registration of this id, or None."""
         node = self._read(znodes.broker_path(broker))
         if node is None:
             return None
@@ -49,27 +49,28 @@ class Registry:
         return Registered(read.host, read.port, node[1])
 
     def controller(self) -> int | None:
-        """The controller's broker id."""
+        """Return the controller's broker id."""
         node = self._read(znodes.CONTROLLER)
         return None if node is None else znodes.controller(node[0])
 
     def view(self, topic: str) -> ClusterView:
-        """Brokers, and one topic with replicas, leaders and in-sync replicas."""
+        """Return the brokers, and one topic with replicas, leaders and in-sync replicas."""
         return zookeeper.read_view(self.zk, znodes, [topic])
 
     def partitions(self, topic: str) -> Mapping[PartitionId, PartitionView]:
-        """Every partition of a topic; empty when the topic does not exist."""
+        """Return every partition of a topic; empty if the topic does not exist."""
         return self.view(topic).topics.get(topic, {})
 
     def led_by(self, broker: int, others: Collection[int]) -> list[str]:
-        """The partitions led by this broker although one of the others is in sync, as topic/partition.  A partition
-        that no other broker has stays with it: a controller elected after its death does not change that node."""
+        """Return the partitions led by this broker although one of the others is in sync, as topic/partition.  A
+        partition that no other broker has stays with it: a controller elected after its death does not change that
+        node."""
         view = zookeeper.read_view(self.zk, znodes, zookeeper.read_topics(self.zk, znodes))
         every = ((topic, p, seen) for topic, partitions in view.topics.items() for p, seen in partitions.items())
         return [f"{topic}/{p}" for topic, p, seen in every if seen.leader == broker and {*seen.isr} & {*others}]
 
     def forget_dead(self, broker: int, last_session: int, last_port: int) -> bool:
-        """Delete the nodes of a broker process that has ended; True when there were any.
+        """Delete the nodes of a broker process that has ended; return True if there were any.
 
         The process must be known to have ended.  last_session: the session of its last known registration (0: none);
         last_port: the port it advertised.  Raises LocalKafkaError when the node belongs to another process.
@@ -81,7 +82,7 @@ class Registry:
         if node.session != last_session and not registered_again:
             raise LocalKafkaError(
                 f"broker {broker} is registered at {node.host}:{node.port} by another process "
-                f"(session {node.session:#x}); stop that one, or give this cluster a chroot of its own"
+                f"(session {node.session:#x}); stop that one, or give this cluster its own chroot"
             )
         controller = self._read(znodes.CONTROLLER)
         if controller is not None and controller[1] == node.session:
@@ -90,7 +91,7 @@ class Registry:
         return True
 
     def _read(self, path: str) -> tuple[bytes, int] | None:
-        """The node's data and the session that owns it (0: persistent node)."""
+        """Return the node's data and the session that owns it (0: persistent node)."""
         try:
             data, stat = self.zk.get(path)
         except NoNodeError:

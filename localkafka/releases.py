@@ -1,8 +1,8 @@
-"""Tables of the Kafka versions: which can be fetched, which can be started, and the settings of each.
+"""Tables of Kafka versions: versions that can be fetched, that can be started, and the settings of each.
 
-The settings were measured on real brokers: a small cleaner buffer (from 0.9 on it saves 125 MB a broker), one replica
-and four partitions for the topics of offsets and transactions, no controlled shutdown (a stop leaves no znodes, so a
-restart is immediate).
+The settings were measured on real brokers: a small cleaner buffer (in 0.9 and later it saves 125 MB per broker), one
+replica and four partitions for the topics of offsets and transactions, no controlled shutdown (a stop leaves no znodes,
+so a restart is immediate).
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ KNOWN = {
     )
 }
 
-STARTABLE = tuple(version for version, row in KNOWN.items() if not row.kraft)  # a Cluster is brokers on a ZooKeeper
+STARTABLE = tuple(version for version, row in KNOWN.items() if not row.kraft)  # a Cluster uses ZooKeeper
 
-# (first release, setting, value): used from that release on
+# (first release, setting, value): used in that release and later
 SETTINGS: tuple[tuple[Number, str, str], ...] = (
     ((0,), "num.partitions", "4"),
     ((0,), "num.network.threads", "2"),
@@ -62,7 +62,7 @@ SETTINGS: tuple[tuple[Number, str, str], ...] = (
     ((0, 8, 2), "offsets.topic.num.partitions", "4"),
     ((0, 8, 2), "unclean.leader.election.enable", "false"),
     ((0, 9), "log.cleaner.dedupe.buffer.size", "2097152"),
-    ((0, 10, 1), "log.retention.ms", "-1"),  # by the times of messages from here on (KIP-33), and tests send old ones
+    ((0, 10, 1), "log.retention.ms", "-1"),  # retention by timestamps since then (KIP-33); tests send old ones
     ((0, 11), "transaction.state.log.replication.factor", "1"),
     ((0, 11), "transaction.state.log.min.isr", "1"),
     ((0, 11), "transaction.state.log.num.partitions", "1"),
@@ -77,7 +77,7 @@ ZOOKEEPER_SETTINGS: tuple[tuple[Number, str, str], ...] = (
 
 
 def release(version: str) -> Release:
-    """The row of a version.  Raises LocalKafkaError, which names the known ones."""
+    """Return the row of a version.  Raises LocalKafkaError, which names the known ones."""
     known = KNOWN.get(version)
     if known is None:
         raise LocalKafkaError(f"unknown Kafka version {version!r}; known are {', '.join(KNOWN)}")
@@ -85,22 +85,23 @@ def release(version: str) -> Release:
 
 
 def startable(version: str) -> Release:
-    """The row of a version whose brokers use ZooKeeper.  Raises LocalKafkaError, which names those that do."""
+    """Return the row of a version whose brokers use ZooKeeper.  Raises LocalKafkaError, which names versions that
+    do."""
     known = release(version)
     if known.kraft:
         raise LocalKafkaError(
-            f"Kafka {version} has no ZooKeeper mode, which a local cluster needs; take one of {', '.join(STARTABLE)}"
+            f"Kafka {version} has no ZooKeeper mode, which a local cluster needs; use one of {', '.join(STARTABLE)}"
         )
     return known
 
 
 def pom(name: str) -> str:
-    """The text of a pom.xml of a version, or of other software that runs from jars."""
+    """Return the text of a pom.xml of a version, or of other software that runs from jars."""
     return resources.files("localkafka").joinpath("poms", f"{name}.xml").read_text(encoding="utf-8")
 
 
 def applying(rows: tuple[tuple[Number, str, str], ...], to: Release) -> dict[str, str]:
-    """The settings of a table for this release."""
+    """Return the settings of a table for this release."""
     return {key: value for since, key, value in rows if to.number >= since}
 
 
@@ -120,5 +121,5 @@ def listener(of: Release, host: str, port: int, advertised: tuple[str, int]) -> 
 
 
 def properties(settings: Mapping[str, str]) -> str:
-    """The text of a .properties file; these values need no escapes."""
+    """Return the text of a .properties file; these values need no escapes."""
     return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -3,7 +3,7 @@
     entry   = offset:int64  size:int32  message
     message = crc:uint32  magic:int8  attributes:int8  [timestamp:int64 if magic is 1]  key  value    (int32 lengths)
 
-A batch of format v2 (magic 2, at the same place) is one entry; its records are taken as the value.
+A batch of format v2 (magic 2, at the same position) is one entry; its records count as the value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Flipped:
 
 
 def files(folder: Path) -> list[Path]:
-    """The segments in a partition's folder, oldest first: their names are their first offsets, zero-padded."""
+    """Return the segments in a partition's folder, oldest first: their names are their first offsets, zero-padded."""
     return sorted(folder.glob("*.log"))
 
 
@@ -58,7 +58,7 @@ def flip_byte(closed: Sequence[Path], where: str, offset: int | None, at: int) -
 
 
 def _entries(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(start, end, last offset) of each complete entry."""
+    """Yield (start, end, last offset) of each complete entry."""
     start = 0
     while start + HEADER.size <= len(data):
         offset, size = HEADER.unpack_from(data, start)
@@ -72,7 +72,7 @@ def _entries(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _value(data: bytes, start: int, end: int, where: str) -> int:
-    """Position of the entry's value."""
+    """Return the position of the entry's value."""
     magic = data[start + MAGIC_AT]
     if magic == 2:
         return start + RECORDS_AT

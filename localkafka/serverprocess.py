@@ -22,7 +22,7 @@ class ServerProcess(ABC):
     port   port to listen on, 0 for any free one; reserved until it is closed
     """
 
-    in_containers = False  # whether LOCALKAFKA_BACKEND counts for it; its command is then one of backend.command
+    in_containers = False  # whether LOCALKAFKA_BACKEND applies to it; its command is then one of backend.command
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
@@ -40,17 +40,17 @@ class ServerProcess(ABC):
 
     @property
     def port(self) -> int:
-        """The port of the server itself."""
+        """Return the port of the server itself."""
         return self._port.number
 
     @property
     def running(self) -> bool:
-        """Whether its process lives, paused or not."""
+        """True if its process lives, paused or not."""
         return self._child is not None and self._child.running
 
     @property
     def active(self) -> bool:
-        """Whether it runs and is not paused."""
+        """True if it runs and is not paused."""
         return self.running and not self._started().paused
 
     @property
@@ -59,12 +59,12 @@ class ServerProcess(ABC):
 
     @property
     def log(self) -> Path:
-        """The server's log file (not its data)."""
+        """Return the server's log file (not its data)."""
         return self.folder / "log"
 
     @property
     def data(self) -> Path:
-        """The folder of its data."""
+        """Return the folder of its data."""
         return self.folder / "data"
 
     def stop(self, timeout_s: float = 20) -> None:
@@ -88,7 +88,7 @@ class ServerProcess(ABC):
     def close(self) -> None:
         """End it at once and release its port; it cannot be started again."""
         if self.running:
-            self._started().kill()  # no clean stop needed: nothing of it is used again
+            self._started().kill()  # no clean stop needed, since none of its data is used again
         self._port.release()
 
     def _launch(self) -> None:
@@ -127,8 +127,8 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def _properties(self) -> dict[str, str]:
-        """The settings in its server.properties."""
+        """Return the settings in its server.properties."""
 
     @abstractmethod
     def _command(self, config: Path) -> list[str]:
-        """The command line that starts it with this server.properties."""
+        """Return the command line that starts it with this server.properties."""

@@ -1,4 +1,4 @@
-"""Clusters that several processes share: the first user starts them, others attach, the last one to leave ends them.
+"""Clusters shared by several processes: the first user starts them, others attach, the last one to leave ends them.
 
     FOLDER/start.lock    held while starting or ending the clusters
     FOLDER/users.lock    every user holds it shared until it leaves or dies; the kernel drops the lock of a dead process
@@ -94,7 +94,7 @@ class Shared:
             holder.kill()
             holder.wait()
             raise
-        holder.returncode = 0  # do not wait for it: it outlives this process when others use it
+        holder.returncode = 0  # do not wait for it: it outlives this process if others use it
 
 
 def run_clusters(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int) -> None:
@@ -121,7 +121,7 @@ def run_clusters(folder: Path, plan: Mapping[str, Mapping[str, Any]], watch: int
 
 
 def _deserted(folder: Path) -> bool:
-    """Whether the clusters have no users; then removes ready.json under the same lock, so that no new user attaches."""
+    """True if the clusters have no users; then remove ready.json under the same lock, so that no new user attaches."""
     with _locked(folder / "start.lock"), (folder / "users.lock").open("w") as users:
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -39,8 +39,8 @@ CONSOLE_PRODUCER = (
 
 
 def java_command(version: str, main: str, arguments: Sequence[str], flags: Sequence[str] = ()) -> list[str]:
-    """The command line that runs a class from a version's jars, with the JVM's defaults unless flags are given.
-    It logs to standard error from WARN on."""
+    """Return the command line that runs a class from a version's jars, with the JVM's defaults unless flags are given.
+    It logs to standard error at WARN."""
     return java.command(releases.release(version), main, arguments, flags=flags)
 
 
@@ -57,7 +57,7 @@ def console_consumer(
 ) -> ConsoleConsumer:
     """Start a console consumer of a topic, or of a whitelist (a Java regex).
 
-    group: the program makes one up when empty.  config: consumer properties.  key_separator: print key and separator
+    group: if empty, the program generates one.  config: consumer properties.  key_separator: print key and separator
     before each value.  0.8.2 refuses from_beginning for a group that has offsets.
     """
     properties = {**({"group.id": group} if group else {}), **(config or {})}
@@ -97,7 +97,7 @@ def console_producer(
 
 def _separated_keys(switch: str, separator: str) -> list[str]:
     if "=" in separator:
-        raise LocalKafkaError(f"key separator {separator!r}: the JVM's --property KEY=VALUE takes no second =")
+        raise LocalKafkaError(f"key separator {separator!r}: the JVM's --property KEY=VALUE does not allow a second =")
     return ["--property", f"{switch}=true", "--property", f"key.separator={separator}"] if separator else []
 
 
@@ -151,7 +151,7 @@ class CheckedOffset:
 
 
 def consumer_offset_checker(cluster: ClusterClient, group: str, topic: str) -> list[CheckedOffset]:
-    """The rows of the JVM's ConsumerOffsetChecker (0.8 to 0.10) for a group and a topic."""
+    """Return the rows of the JVM's ConsumerOffsetChecker (0.8 to 0.10) for a group and a topic."""
     option = "--zkconnect" if releases.release(cluster.version).number < (0, 8, 2) else "--zookeeper"
     argv = ["--group", group, "--topic", topic, option, cluster.zookeeper]
     rows = []
@@ -167,12 +167,13 @@ def consumer_offset_checker(cluster: ClusterClient, group: str, topic: str) -> l
 
 
 def topic_command(cluster: ClusterClient, *arguments: str) -> str:
-    """Run the JVM's TopicCommand (releases up to 2.8) on the cluster; its output."""
+    """Run the JVM's TopicCommand (releases up to 2.8) on the cluster, and return its output."""
     return run(cluster, "kafka.admin.TopicCommand", ["--zookeeper", cluster.zookeeper, *arguments])
 
 
 def run(cluster: ClusterClient, main: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
-    """Run a class of the cluster's jars to its end; its standard output.  Raises LocalKafkaError when it fails."""
+    """Run a class of the cluster's jars to its end, and return its standard output.  Raises LocalKafkaError when it
+    fails."""
     work = work_files(cluster.folder, main.rpartition(".")[2])
     return printed(_child(cluster, work, main, arguments, stdout=subprocess.PIPE), timeout_s)
 
@@ -196,9 +197,9 @@ DUMP_KEY, DUMP_PAYLOAD = b" key: ", b" payload: "
 @dataclass(frozen=True, slots=True)
 class Dumped:
     """A message as the JVM read it.  position: byte in the segment file; codec: the JVM's name for it.  A key is None
-    when it is null (then key_size is −1) or was not printed.  timestamp_ms: None where the format has none."""
+    when it is null (then key_size is −1) or was not printed.  timestamp_ms: None if the format has none."""
 
-    file: str  # the segment that holds it
+    file: str  # segment that contains it
     offset: int
     position: int
     valid: bool  # its CRC is right
@@ -212,8 +213,8 @@ class Dumped:
 
 
 def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: bool = True) -> Iterator[Dumped]:
-    """Every message of these segment files, also active ones, as the JVM's DumpLogSegments reads them (text payloads).
-    deep_iteration: the messages inside compressed entries instead of the entries."""
+    """Yield every message of these segment files, also active ones, as the JVM's DumpLogSegments reads them (text
+    payloads). deep_iteration: the messages inside compressed entries instead of the entries."""
     if not segments:
         return
     argv = ["--files", ",".join(map(str, segments)), "--print-data-log", "--max-message-size", str(1 << 26)]
@@ -228,12 +229,12 @@ def dump_log(cluster: ClusterClient, segments: Sequence[Path], deep_iteration: b
 
 
 def dump_partition(cluster: ClusterClient, topic: str, partition: int) -> Iterator[Dumped]:
-    """Every message of a partition's log on its leader's disk, as the JVM reads it."""
+    """Yield every message of a partition's log on its leader's disk, as the JVM reads it."""
     return dump_log(cluster, cluster.segments(TopicPartition(topic, partition)))
 
 
 def dump_topic(cluster: ClusterClient, topic: str, partitions: Sequence[int]) -> dict[int, list[Dumped]]:
-    """Every message of these partitions, as `dump_partition` reads them, with one start of the JVM."""
+    """Return every message of these partitions, read by one run of the JVM's DumpLogSegments."""
     files = {
         str(segment): partition
         for partition in partitions
@@ -246,7 +247,7 @@ def dump_topic(cluster: ClusterClient, topic: str, partitions: Sequence[int]) ->
 
 
 def parse_dump(output: IO[bytes]) -> Iterator[Dumped]:
-    """The messages of a dump.  Raises LocalKafkaError where a key or payload does not have its printed size."""
+    """Yield the messages of a dump.  Raises LocalKafkaError if a key or payload does not have its printed size."""
     lines = iter(output.readline, b"")
     file = ""
     for line in lines:
@@ -315,13 +316,13 @@ def _child(
 
 
 def class_of(classes: Sequence[tuple[releases.Number, str]], version: str) -> str:
-    """The class that a release has for a program: CONSOLE_CONSUMER, CONSOLE_PRODUCER."""
+    """Return the class of a program in a release: CONSOLE_CONSUMER, CONSOLE_PRODUCER."""
     number = releases.release(version).number
     return [name for since, name in classes if number >= since][-1]
 
 
 def _reach(cluster: ClusterClient, bootstrap_option: str) -> list[str]:
-    """The options that name the cluster: ZooKeeper as long as the release has the old consumer."""
+    """Return the options that name the cluster: ZooKeeper if the release has the old consumer."""
     if releases.release(cluster.version).number < (2,):
         return ["--zookeeper", cluster.zookeeper]
     return [bootstrap_option, cluster.brokers]

@@ -2,7 +2,7 @@
 
     localkafka-XXXX/.owner    pid of the process that uses it and holds a lock on it until it ends
 
-A folder without .owner, or whose .owner names no process, is never swept: it is to stay, or belongs to another program.
+A folder without .owner, or whose .owner names no process, is never swept: it was kept, or belongs to another program.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class WorkFolder:
         draft.rename(path / ".owner")  # locked before a sweep can find it
 
     def close(self, keep: bool = False) -> None:
-        """Give up ownership and remove it; with keep only when it is empty.  A second call does nothing."""
+        """Give up ownership and remove it; with keep only if it is empty.  A second call does nothing."""
         if self._lock < 0:
             return
         owner = self.path / ".owner"

@@ -1,4 +1,5 @@
-"""Real ZooKeeper server, alone or one of an ensemble: 3.4.6 from the jars of Kafka 0.8.2.2, which works for all."""
+"""Real ZooKeeper server, standalone or in an ensemble: 3.4.6 from the jars of Kafka 0.8.2.2, which works for all
+releases."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class ZooKeeperAt:
 
     @property
     def connect(self) -> str:
-        """The connect string without a chroot."""
+        """Return the connect string without a chroot."""
         return "{}:{}".format(*self.address)
 
 
@@ -30,7 +31,7 @@ class ZooKeeperServer(ServerProcess):
     """A ZooKeeper in its own folder, which keeps its data through stop, kill and restart.
 
     tick_ms     the server's tick: session timeouts are 2 to 20 ticks (500: 1 to 10 s)
-    member      (its number, settings) of a server of an ensemble; None: it stands alone
+    member      (its number, settings) of a server of an ensemble; None: standalone
     advertise   host name for clients on other hosts: it then listens on every address
     """
 
@@ -62,7 +63,7 @@ class ZooKeeperServer(ServerProcess):
 
     @property
     def connect(self) -> str:
-        """The connect string without a chroot."""
+        """Return the connect string without a chroot."""
         return f"{self.advertise or ports.HOST}:{self.port}"
 
     def start(self, timeout_s: float = 30) -> None:
@@ -71,7 +72,7 @@ class ZooKeeperServer(ServerProcess):
         self.wait_serving(timeout_s)
 
     def launch(self) -> None:
-        """Start it without waiting; one of an ensemble serves as soon as most of them run."""
+        """Start it without waiting; in an ensemble it serves as soon as most servers run."""
         if self.running:
             return
         if self.member is not None:
@@ -103,7 +104,7 @@ class ZooKeeperServer(ServerProcess):
 
 
 class ZooKeeperEnsemble:
-    """Servers of one ensemble in folders of their own, which serve as long as most of them run.
+    """Servers of one ensemble in separate folders, which serve as long as most of them run.
 
     servers    number of servers; .servers has them, for stop(), kill(), pause() and start()
     cuts       the first server reaches the others through proxies, which are in .links: it can be cut off from its
@@ -139,16 +140,16 @@ class ZooKeeperEnsemble:
 
     @property
     def connect(self) -> str:
-        """The connect string without a chroot."""
+        """Return the connect string without a chroot."""
         return ",".join(server.connect for server in self.servers)
 
     @property
     def address(self) -> tuple[str, int]:
-        """The address of the first server."""
+        """Return the address of the first server."""
         return self.servers[0].address
 
     def start(self, timeout_s: float = 60) -> None:
-        """Start those that do not run, and wait until every one serves.  Raises LocalKafkaError when one does not."""
+        """Start those that do not run, and wait until every one serves.  Raises LocalKafkaError if one does not."""
         for server in self.servers:
             server.launch()
         for server in self.servers:
@@ -171,7 +172,7 @@ class ZooKeeperEnsemble:
 
 
 def four_letters(address: tuple[str, int], word: str, timeout_s: float = 2) -> str:
-    """ZooKeeper's response to a four-letter word; empty without a response."""
+    """Return ZooKeeper's response to a four-letter word; empty without a response."""
     try:
         with socket.create_connection(address, timeout_s) as link:
             link.sendall(word.encode())

@@ -24,7 +24,7 @@ HEAD = struct.Struct(">h")
 FETCH_SIZE = 1 << 20
 
 Produce = tuple[str, int, bytes]  # topic, partition, set
-Fetch = tuple[str, int, int, int]  # topic, partition, position, maximum of bytes
+Fetch = tuple[str, int, int, int]  # topic, partition, offset, maximum of bytes
 
 
 class Closed(Exception):
@@ -33,14 +33,14 @@ class Closed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A fetch response.  error: 0, or 1 out of range, 3 wrong partition, −1 any other error."""
+    """Fetch response. error: 0, or 1 out of range, 3 wrong partition, −1 any other error."""
 
     error: int
     data: bytes
 
 
 class Seven:
-    """A connection to a 0.7 broker.  Every wait ends after timeout_s (socket.timeout)."""
+    """Connection to a 0.7 broker.  Every wait ends after timeout_s (socket.timeout)."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 20) -> None:
         self.link = socket.create_connection(address, timeout_s)
@@ -68,7 +68,7 @@ class Seven:
         return self._exactly(size)
 
     def ask(self, kind: int, body: bytes) -> bytes:
-        """Send a request of this type; the response's frame."""
+        """Send a request of this type, and return the response's frame."""
         self.send(frame(kind, body))
         return self.receive()
 
@@ -97,8 +97,8 @@ class Seven:
         return list(struct.unpack_from(f">{count}q", answer, 6))
 
     def rows(self, topic: str, partition: int, position: int | None = None, size: int = FETCH_SIZE) -> list[Row]:
-        """Every message from a byte offset (None: the oldest) to the flushed end.
-        Raises LocalKafkaError when the broker responds with an error, Refused for bytes that are not a valid set."""
+        """Return every message from a byte offset (None: the oldest) to the flushed end. Raises LocalKafkaError when
+        the broker responds with an error, Refused for bytes that are not a valid set."""
         at = self.offsets(topic, partition, EARLIEST)[0] if position is None else position
         found: list[Row] = []
         while True:
@@ -111,7 +111,7 @@ class Seven:
             at = found[-1].resume_at
 
     def ended(self, timeout_s: float = 20) -> bool:
-        """Whether the broker closes the connection within this time without sending anything."""
+        """True if the broker closes the connection within this time without sending anything."""
         before = self.link.gettimeout()
         self.link.settimeout(timeout_s)
         try:
@@ -138,7 +138,7 @@ class Seven:
 
 
 def frame(kind: int, body: bytes) -> bytes:
-    """A request's frame: size, type, body."""
+    """Return a request's frame: size, type, body."""
     return SIZE.pack(HEAD.size + len(body)) + HEAD.pack(kind) + body
 
 

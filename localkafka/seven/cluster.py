@@ -74,7 +74,7 @@ class Cluster07(OwnCluster[Node07]):
 
     @property
     def broker_list(self) -> str:
-        """The brokers in the form of 0.7's broker.list: "0:127.0.0.1:9092,1:127.0.0.1:9093"."""
+        """Return the brokers in the form of 0.7's broker.list: "0:127.0.0.1:9092,1:127.0.0.1:9093"."""
         return ",".join(f"{node.id}:{node.address}" for node in self.nodes)
 
     # ---- producing and reading, with localkafka.seven.entries and not with the codecs under test
@@ -91,8 +91,8 @@ class Cluster07(OwnCluster[Node07]):
         timeout_s: float = 30,
     ) -> int:
         """Produce values to (broker, partition), a set or a wrapper for each `batch` of them, and wait until all can be
-        read; the flushed end after them.  No other producer may write there at the same time.
-        Raises localkafka.seven.client.Closed when the broker refuses them, LocalKafkaError when they do not appear."""
+        read; return the flushed end after them.  No other producer may write there at the same time. Raises
+        localkafka.seven.client.Closed when the broker refuses them, LocalKafkaError when they do not appear."""
         number = CODECS[codec]
         with self.node(broker).client() as link:
             end = link.offsets(topic, partition)[0]
@@ -119,51 +119,52 @@ class Cluster07(OwnCluster[Node07]):
             self._registered.add((topic, broker))
 
     def read(self, topic: str, broker: int, partition: int, position: int | None = None) -> list[Row]:
-        """Every message of (broker, partition) from a byte offset (None: the oldest) to the flushed end."""
+        """Return every message of (broker, partition) from a byte offset (None: the oldest) to the flushed end."""
         with self.node(broker).client() as link:
             return link.rows(topic, partition, position)
 
     def values(self, topic: str) -> dict[BrokerPartition, list[bytes]]:
-        """The values of every partition of a topic; see stored_partitions."""
+        """Return the values of every partition of a topic; see stored_partitions."""
         return {p: [row.value for row in self.read(topic, p.broker, p.index)] for p in self.stored_partitions(topic)}
 
     def ends(self, topic: str) -> dict[BrokerPartition, int]:
-        """The flushed end of every partition of a topic; see stored_partitions."""
+        """Return the flushed end of every partition of a topic; see stored_partitions."""
         return {p: self.end(topic, p.broker, p.index) for p in self.stored_partitions(topic)}
 
     def stored_partitions(self, topic: str) -> list[BrokerPartition]:
-        """The partitions of a topic on every broker that has a log of it on its disk.  Unlike partitions() this
+        """Return the partitions of a topic on every broker that has a log of it on its disk.  Unlike partitions() this
         includes a broker that is not registered at this moment: its session has expired, or it has just started.
         Raises LocalKafkaError when one of these brokers does not run: without it a count would be too low."""
         found = []
         for node in self.nodes:
             count = node.stored_partitions(topic)
             if count and not node.running:
-                raise LocalKafkaError(f"{node.name} does not run: what it has of {topic} cannot be counted")
+                raise LocalKafkaError(f"{node.name} does not run: its messages of {topic} cannot be counted")
             found += [BrokerPartition(node.id, index) for index in range(count)]
         return found
 
     def end(self, topic: str, broker: int, partition: int) -> int:
-        """The flushed end of one partition."""
+        """Return the flushed end of one partition."""
         with self.node(broker).client() as link:
             return link.offsets(topic, partition)[0]
 
     def partitions(self, topic: str) -> list[BrokerPartition]:
-        """The partitions of a topic in ZooKeeper: those of the brokers that have registered it at this moment."""
+        """Return the partitions of a topic in ZooKeeper: partitions of brokers that have registered it at this
+        moment."""
         client = self._reader()
         try:
             brokers = sorted(map(int, client.get_children(f"/brokers/topics/{topic}")))
             counts = {broker: int(client.get(f"/brokers/topics/{topic}/{broker}")[0]) for broker in brokers}
         except NoNodeError:
-            return []  # no such topic yet, or a broker is just leaving
+            return []  # the topic does not exist yet, or a broker is just leaving
         return [BrokerPartition(broker, index) for broker, count in counts.items() for index in range(count)]
 
     def create_topic(self, topic: str, timeout_s: float = 30) -> list[BrokerPartition]:
-        """Make every broker register an empty topic, by producing an empty set; its partitions."""
+        """Make every broker register an empty topic, by producing an empty set, and return its partitions."""
         for node in self.nodes:
             with node.client() as link:
                 link.produce(topic, 0, b"")
-                link.offsets(topic, 0)  # its response comes after the produce was handled
+                link.offsets(topic, 0)  # its response comes after the produce request was handled
         everybody = {node.id for node in self.nodes}
         wait_until(
             lambda: {p.broker for p in self.partitions(topic)} == everybody,

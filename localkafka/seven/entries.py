@@ -1,10 +1,10 @@
-"""Entries of 0.7: a broker's checks of them, and their construction for tests.  Knows no log and no socket.
+"""Entries of 0.7: a broker's checks of them, and their construction for tests, independent of logs and sockets.
 
     entry = size:int32  magic:int8  [attributes:int8 if magic is 1]  crc:uint32  payload
             size counts all that follows it; crc covers the payload only; attributes & 3 is the codec
 
-Independent of kafkawire's formats on purpose: what tests the clients must not share their mistakes.
-Source: Message, ByteBufferMessageSet, FileMessageSet.recover and Log.append of 0.7.2.
+Independent of kafkawire's formats on purpose: the test broker must not share the clients' mistakes. Source: Message,
+ByteBufferMessageSet, FileMessageSet.recover and Log.append of 0.7.2.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ class Row:
 
 
 def entries(data: memoryview) -> Iterator[Entry]:
-    """The complete entries of a set, without a cut one at its end.  Raises Refused where the original throws: a cut
-    first entry, a negative size, an unknown magic, an entry too short for its header, a wrong CRC."""
+    """Yield the complete entries of a set, without a truncated one at its end.  Raises Refused where the original
+    throws: a truncated first entry, a negative size, an unknown magic, an entry too short for its header, a wrong
+    CRC."""
     at = 0
     while len(data) - at >= SIZE.size:
         size: int = SIZE.unpack_from(data, at)[0]
@@ -73,7 +74,7 @@ def entries(data: memoryview) -> Iterator[Entry]:
 
 
 def entry(data: memoryview, at: int, end: int) -> Entry:
-    """The entry in these bytes.  Raises Refused."""
+    """Return the entry in these bytes.  Raises Refused."""
     body = data[at + SIZE.size : end]
     if not body:
         raise Refused(f"message of size 0 at {at}")
@@ -90,8 +91,8 @@ def entry(data: memoryview, at: int, end: int) -> Entry:
 
 
 def checked(data: memoryview, largest: int | None, codecs: frozenset[int]) -> tuple[int, int]:
-    """(bytes of complete entries, messages in them) of a set that may be appended.  largest: maximum bytes of a
-    payload. Raises TooLarge or Refused, in the original's order: it checks sizes before it opens wrappers."""
+    """Return (bytes of complete entries, messages in them) of a set that may be appended.  largest: maximum bytes of a
+    payload. Raises TooLarge or Refused, in the original's order: it checks sizes before it decompresses wrappers."""
     found = []
     for one in entries(data):
         if largest is not None and len(one.payload) > largest:
@@ -116,8 +117,9 @@ def _opened(wrapper: Entry, codecs: Iterable[int]) -> Iterator[Entry]:
 
 
 def recovered(data: memoryview) -> int:
-    """Number of bytes from the start that are complete entries with right CRCs: the part of a file kept after a kill
-    -9. Raises Refused where the original does not start either: an unknown magic, an entry too short for its header."""
+    """Return the number of bytes from the start that are complete entries with right CRCs: the part of a file kept
+    after a kill -9.  Raises Refused if the original does not start either: an unknown magic, an entry too short for its
+    header."""
     at = 0
     while len(data) - at >= SIZE.size:
         size: int = SIZE.unpack_from(data, at)[0]
@@ -133,7 +135,7 @@ def recovered(data: memoryview) -> int:
 
 
 def rows(data: memoryview, position: int) -> Iterator[Row]:
-    """The messages of a fetched set that begins at this byte offset, wrappers opened."""
+    """Yield the messages of a fetched set that begins at this byte offset, including those in wrappers."""
     for one in entries(data):
         start, end = position + one.start, position + one.end
         if one.codec == 0:
@@ -153,23 +155,23 @@ def _values(wrapper: Entry) -> Iterator[bytes]:
 
 
 def message(payload: bytes, codec: int = 0, magic: int = 1) -> bytes:
-    """An entry with this payload."""
+    """Return an entry with this payload."""
     attributes = bytes([codec]) if magic else b""
     body = bytes([magic]) + attributes + CRC.pack(zlib.crc32(payload)) + payload
     return SIZE.pack(len(body)) + body
 
 
 def plain(values: Iterable[bytes], magic: int = 1) -> bytes:
-    """A set with one entry for each value."""
+    """Return a set with one entry for each value."""
     return b"".join(message(value, magic=magic) for value in values)
 
 
 def wrapper(values: Iterable[bytes], codec: int) -> bytes:
-    """A set of one compressed entry (1 gzip, 2 snappy)."""
+    """Return a set of one compressed entry (1 gzip, 2 snappy)."""
     return message(compress(codec, plain(values)), codec)
 
 
 def batches(values: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
-    """Values in batches of `size`."""
+    """Yield values in batches of `size`."""
     for at in range(0, len(values), size):
         yield values[at : at + size]

@@ -1,4 +1,4 @@
-"""Handler of 0.7 requests: bytes in, responses out.  Knows logs; knows no socket.
+"""Handler of 0.7 requests: bytes in, responses out.  Uses logs, but no socket.
 
     request    type:int16, then by type (server.py reads the frame's size)
       0 produce        topic partition:int32 size:int32 set            no response
@@ -7,8 +7,8 @@
       3 multi-produce  count:int16, each as in produce                 no response
       4 offsets        topic partition:int32 time:int64 max:int32      size error=0 count:int32 positions:int64
 
-A fetch has error codes; any other error closes the connection without a response (Refused).
-Source: kafka.server.KafkaRequestHandlers and kafka.api of 0.7.2.
+A fetch has error codes; any other error closes the connection without a response (Refused). Source:
+kafka.server.KafkaRequestHandlers and kafka.api of 0.7.2.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Handler:
         self.dropped = 0
 
     def answer(self, request: memoryview) -> Answer | None:
-        """The response to a request, None where it has none.  Raises Refused."""
+        """Return the response to a request, None if it has none.  Raises Refused."""
         reader = _Reader(request)
         kind = reader.number(INT16)
         if kind == PRODUCE:
@@ -136,13 +136,13 @@ class Handler:
 
 
 def _halt(why: str) -> NoReturn:
-    """Exit: after a failed write to a log the broker must not serve on, nor write the clean-shutdown file."""
+    """Exit: after a failed write to a log the broker must not continue to serve, nor write the clean-shutdown file."""
     logging.getLogger(__name__).error("Halting due to unrecoverable I/O error while handling producer request: %s", why)
     os._exit(1)
 
 
 def _promised(answer: Answer) -> int:
-    """Bytes of one response in a multi-fetch: its size field, and the size it names."""
+    """Return the bytes of one response in a multi-fetch: its size field, and the size in it."""
     return INT32.size + int(INT32.unpack_from(answer.data)[0])
 
 
@@ -155,7 +155,7 @@ def _wanted(reader: _Reader) -> Wanted:
 
 
 class _Reader:
-    """Reader of a request's fields; bytes after the last field are ignored.  Raises Refused when it is cut."""
+    """Reader of a request's fields; bytes after the last field are ignored.  Raises Refused if it is truncated."""
 
     def __init__(self, request: memoryview) -> None:
         self._request = request

@@ -45,7 +45,7 @@ class Segment:
 
     @property
     def end(self) -> int:
-        """The byte offset after its flushed bytes."""
+        """Return the byte offset after its flushed bytes."""
         return self.start + self.high
 
     @property
@@ -62,7 +62,8 @@ class Segment:
         return os.pread(self._file, count, at)
 
     def recover(self) -> int:
-        """Truncate at the first incomplete or damaged entry; the number of bytes removed.  Raises Refused."""
+        """Truncate at the first incomplete or damaged entry, and return the number of bytes removed.  Raises
+        Refused."""
         data = os.pread(self._file, self.size, 0)
         valid = entries.recovered(memoryview(data))
         cut = self.size - valid
@@ -97,12 +98,12 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Flushed bytes on disk."""
+        """Return the flushed bytes on disk."""
         return sum(segment.high for segment in self.segments)
 
     @property
     def end(self) -> int:
-        """The flushed end: the next byte offset for a reader."""
+        """Return the flushed end: the next byte offset for a reader."""
         return self.segments[-1].end
 
     def append(self, data: memoryview, messages: int) -> None:
@@ -128,7 +129,7 @@ class Log:
         self.last_flush = time.monotonic()
 
     def roll(self) -> Segment:
-        """Begin a new segment at the flushed end."""
+        """Begin a new segment at the flushed end, and return it."""
         self.flush()
         path = self.folder / name(self.end)
         path.unlink(missing_ok=True)
@@ -136,8 +137,8 @@ class Log:
         return self.segments[-1]
 
     def read(self, position: int, size: int) -> tuple[int, bytes]:
-        """(announced number of bytes, bytes) from a byte offset: flushed bytes of one segment, at most `size`, cut
-        anywhere. A negative size is announced unchanged.  Raises OutOfRange."""
+        """Return (announced number of bytes, bytes) from a byte offset: flushed bytes of one segment, at most `size`,
+        truncated anywhere. A negative size is announced unchanged.  Raises OutOfRange."""
         if position < self.segments[0].start or position > self.end:
             raise OutOfRange(f"offset {position} is out of range {self.segments[0].start}..{self.end}")
         if position == self.end:
@@ -148,8 +149,8 @@ class Log:
         return promised, segment.read(at, max(0, promised))
 
     def offsets_before(self, time_ms: int, most: int) -> list[int]:
-        """Starts of segments, the newest first, that were last written at or before a time (LATEST, EARLIEST, or ms
-        since 1970); the flushed end counts as written now.  Raises Refused when `most` is negative."""
+        """Return starts of segments, the newest first, that were last written at or before a time (LATEST, EARLIEST, or
+        ms since 1970); the flushed end counts as written now.  Raises Refused when `most` is negative."""
         known = [(segment.start, segment.modified_ms) for segment in self.segments]
         if self.segments[-1].high > 0:
             known.append((self.end, time.time() * 1000))
@@ -165,8 +166,8 @@ class Log:
         return [known[index - n][0] for n in range(count)]
 
     def delete_while(self, old: Callable[[Segment], bool]) -> int:
-        """Delete segments from the oldest on while `old` is true; their number.  When all are old a new segment begins;
-        an empty last one stays instead, and counts as written now."""
+        """Delete the oldest segments while `old` is true, and return their number.  If all are old, a new segment
+        begins; an empty last one stays instead, and counts as written now."""
         doomed = 0
         view = list(self.segments)
         while doomed < len(view) and old(view[doomed]):
@@ -204,7 +205,7 @@ class Log:
 
 
 def name(start: int) -> str:
-    """A segment's file name."""
+    """Return a segment's file name."""
     return f"{start:020d}{SUFFIX}"
 
 

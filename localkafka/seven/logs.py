@@ -63,27 +63,27 @@ class Logs:
         return list(self._logs)
 
     def partitions(self, topic: str) -> int:
-        """Number of partitions that a topic has, or would have, on this broker."""
+        """Return the number of partitions that a topic has, or would have, on this broker."""
         return self._settings.partitions.of(topic)
 
     def chosen(self, topic: str) -> int:
-        """A random partition, for a produce to −1."""
+        """Return a random partition, for a produce to −1."""
         return random.randrange(self.partitions(topic))
 
     def existing(self, topic: str, partition: int) -> Log | None:
-        """The log, or None.  Raises IllegalTopic, WrongPartition."""
+        """Return the log, or None.  Raises IllegalTopic, WrongPartition."""
         self._validate(topic, partition)
         if self._settings.behaviour.creates_on_read:
             return self._made(topic, partition)
         return self._logs.get(topic, {}).get(partition)
 
     def existing_or_new(self, topic: str, partition: int) -> Log:
-        """The log, created if missing.  Raises IllegalTopic, WrongPartition."""
+        """Return the log, created if missing.  Raises IllegalTopic, WrongPartition."""
         self._validate(topic, partition)
         return self._made(topic, partition)
 
     def empty_offsets(self, time_ms: int) -> list[int]:
-        """The response's offsets for a log that does not exist."""
+        """Return the response's offsets for a log that does not exist."""
         return [0] if time_ms in (LATEST, EARLIEST) else []
 
     def flush_due(self) -> None:
@@ -94,7 +94,7 @@ class Logs:
                 log.flush()
 
     def clean(self) -> int:
-        """Delete segments over the retention time, then those over the retention size; their number."""
+        """Delete segments over the retention time, then those over the retention size, and return their number."""
         return sum(self._too_old(topic, log) + self._too_large(topic, log) for topic, _, log in list(self))
 
     def close(self) -> None:

@@ -81,11 +81,11 @@ class Node07(ServerProcess):
 
     @property
     def address(self) -> str:
-        """ "127.0.0.1:9092"."""
+        """Return its address as text: "127.0.0.1:9092"."""
         return f"{ports.HOST}:{self.port}"
 
     def client(self, timeout_s: float = 20) -> Seven:
-        """A new connection to it."""
+        """Return a new connection to it."""
         return Seven((ports.HOST, self.port), timeout_s)
 
     @abstractmethod
@@ -117,10 +117,10 @@ class Node07(ServerProcess):
         self._wait_ready(registered, timeout_s, "register")
 
     def wait_ended(self, timeout_s: float = 30) -> int:
-        """Wait until it ends by itself; its exit code.  Raises LocalKafkaError when it does not end."""
+        """Wait until it ends by itself, and return its exit code.  Raises LocalKafkaError when it does not end."""
         code = self._started().wait(timeout_s)
         if code is None:
-            raise LocalKafkaError(f"{self.name} runs on; {self._started().log_end()}")
+            raise LocalKafkaError(f"{self.name} still runs; {self._started().log_end()}")
         return code
 
     def restart(
@@ -128,7 +128,8 @@ class Node07(ServerProcess):
     ) -> None:
         """Start it again on its data, after a stop if it runs, and wait until it is registered.
 
-        port: None keeps the port, 0 takes any free one, another number that one.  settings: changes from now on.
+        port: None keeps the port, 0 takes any free one, another number that one.  settings: changes that stay in
+        effect.
         """
         self.stop()
         self.settings.update({key: text_of(value) for key, value in (settings or {}).items()})
@@ -137,11 +138,12 @@ class Node07(ServerProcess):
         self.wait_registered(timeout_s)
 
     def segments(self, topic: str, partition: int) -> list[Path]:
-        """The files of a partition on its disk, oldest first; the last one is active."""
+        """Return the files of a partition on its disk, oldest first; the last one is active."""
         return sorted((self.data / f"{topic}-{partition}").glob("*.kafka"))
 
     def stored_partitions(self, topic: str) -> int:
-        """Number of partitions of a topic on this broker, as it registers them; 0 without a log of the topic."""
+        """Return the number of partitions of a topic on this broker, as it registers them; 0 without a log of the
+        topic."""
         if all(path.name.rpartition("-")[0] != topic for path in self.data.glob("*-*")):
             return 0
         return settings_of(self._properties()).partitions.of(topic)
@@ -155,7 +157,7 @@ class Node07(ServerProcess):
             self._zk = None
 
     def _registered(self) -> int | None:
-        """The port in its id node; None without a node."""
+        """Return the port in its id node; None without a node."""
         assert self.zookeeper is not None
         if self._zk is None:
             self._zk = started_client(self.zookeeper)
@@ -165,7 +167,7 @@ class Node07(ServerProcess):
             return None
 
     def _answers(self) -> bool:
-        """Whether it responds to an empty multi-fetch: a broker may listen before it serves."""
+        """True if it responds to an empty multi-fetch: a broker may listen before it serves."""
         try:
             with self.client(timeout_s=5) as link:
                 return link.multifetch([]) == []
@@ -191,7 +193,7 @@ class Broker07(Node07):
     kind = "python"
 
     def check(self) -> None:
-        """It needs nothing but this Python."""
+        """Do nothing: it only needs this Python."""
 
     def _command(self, config: Path) -> list[str]:
         return [sys.executable, "-m", "localkafka.seven", str(config)]
@@ -214,7 +216,7 @@ KINDS: dict[str, type[Node07]] = {"python": Broker07, "original": OriginalBroker
 
 
 def node_of(kind: str) -> type[Node07]:
-    """The class of a kind.  Raises LocalKafkaError for an unknown one."""
+    """Return the class of a kind.  Raises LocalKafkaError for an unknown one."""
     if kind not in KINDS:
         raise LocalKafkaError(f"a 0.7 broker is of the kind {' or '.join(KINDS)}, not {kind!r}")
     return KINDS[kind]

@@ -1,6 +1,6 @@
-"""The original 0.7 in the folder that KAFKA_07_HOME names: class path and command lines.
+"""Original Kafka 0.7 in the folder that KAFKA_07_HOME names: class path and command lines.
 
-The folder holds classes/ (compiled) and lib/ (jars), or jars where a 0.7 build or release has them.
+The folder holds classes/ (compiled) and lib/ (jars), or the layout of a 0.7 build or release.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ OPENS = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")  # snappy-java 1.0 lo
 
 
 def home() -> Path | None:
-    """The folder of the original; None when KAFKA_07_HOME is not set."""
+    """Return the folder of the original; None when KAFKA_07_HOME is not set."""
     named = os.environ.get(HOME)
     return Path(named) if named else None
 
 
 def class_path() -> str:
-    """Its class path.  Raises LocalKafkaError when KAFKA_07_HOME is not set, or does not hold a 0.7."""
+    """Return its class path.  Raises LocalKafkaError if KAFKA_07_HOME is not set, or does not contain Kafka 0.7."""
     folder = home()
     if folder is None:
-        raise LocalKafkaError(f"{HOME} is not set; let it name a folder with a built Kafka 0.7 (classes/ and lib/)")
+        raise LocalKafkaError(f"{HOME} is not set; set it to a folder with a built Kafka 0.7 (classes/ and lib/)")
     jars = [str(jar) for pattern in JARS for jar in sorted(folder.glob(pattern))]
     compiled = (folder / "classes" / "kafka" / "Kafka.class").is_file()
     if not compiled and not any(Path(jar).name.startswith("kafka-") for jar in jars):
-        raise LocalKafkaError(f"{HOME}={folder} holds neither classes/kafka/Kafka.class nor a kafka-0.7*.jar")
+        raise LocalKafkaError(f"{HOME}={folder} has neither classes/kafka/Kafka.class nor a kafka-0.7*.jar")
     return os.pathsep.join([str(folder / "classes"), *jars] if compiled else jars)
 
 
@@ -53,7 +53,7 @@ def command(
     level: str = "INFO",
     source: Path | None = None,
 ) -> list[str]:
-    """The command line that runs one of its classes, or that of a source file, logging to standard error.
+    """Return the command line that runs one of its classes, or that of a source file, logging to standard error.
 
     logs: folder for its log4j configuration.  Raises LocalKafkaError when there is no java, or no 0.7.
     """

@@ -1,7 +1,7 @@
 """Registration of a 0.7 broker in ZooKeeper, in its own thread, and again in each new session.
 
     /brokers/ids/B        creatorId:host:port, ephemeral     creatorId = HOST-MILLISECONDS
-    /brokers/topics/T/B   number of partitions of T on this broker, ephemeral; from the first produce on
+    /brokers/topics/T/B   number of partitions of T on this broker, ephemeral; since the first produce
 
 Source: kafka.server.KafkaZooKeeper and kafka.utils.ZkUtils.createEphemeralPathExpectConflict of 0.7.2.
 """
@@ -94,13 +94,13 @@ class Registration:
             try:
                 job()
             except Conflict as conflict:
-                log.error("%s", conflict)  # as the original: it serves on without being registered
+                log.error("%s", conflict)  # as the original: it continues to serve without being registered
             except KazooException as error:
                 if not self._closing:
                     log.error("not registered in ZooKeeper: %r", error)
 
     def _changed(self, state: KazooState) -> None:
-        """Runs in kazoo's thread: only stores and queues."""
+        """Store the state and queue an event; runs in kazoo's thread."""
         if state == KazooState.LOST:
             self._lost = True
         elif state == KazooState.CONNECTED and self._lost:
@@ -121,7 +121,8 @@ class Registration:
         except Conflict as conflict:
             raise Conflict(
                 f"A broker is already registered on the path {path}. Either the id is in use, or this broker was shut "
-                "down and started again before ZooKeeper's timeout; wait for the node to go, or give another brokerid"
+                "down and started again before ZooKeeper's timeout; wait for the node to disappear, or set another "
+                "brokerid"
             ) from conflict
 
     def _register_topic(self, topic: str) -> None:

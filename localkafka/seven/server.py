@@ -36,7 +36,8 @@ class Chore:
 
 
 class Server:
-    """Listens after the constructor; serves in run() until stop() (from a signal handler or another thread)."""
+    """Server that listens after the constructor and serves in run() until stop() (from a signal handler or another
+    thread)."""
 
     def __init__(self, host: str, port: int, largest: int, answer: Callable[[memoryview], Answer | None]) -> None:
         self._largest = largest
@@ -93,7 +94,7 @@ class Server:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.connections.add(Connection(link, "{}:{}".format(*peer), self))
 
-    # what connections need
+    # ---- for connections
 
     def watch(self, connection: Connection, events: int) -> None:
         if connection.events:
@@ -107,7 +108,7 @@ class Server:
         self.connections.discard(connection)
 
     def frame_size(self, data: bytearray) -> int:
-        """The frame's size.  Raises Refused."""
+        """Return the frame's size.  Raises Refused."""
         size: int = SIZE.unpack_from(data)[0]
         if not 0 < size <= self._largest:
             raise Refused(f"{size} is not a valid request size")

@@ -2,7 +2,7 @@
 
 The broker in Python has a few more settings, which the original ignores:
 
-    test.release        0.7.0, 0.7.1 or 0.7.2: whose behaviour (see RELEASES)
+    test.release        0.7.0, 0.7.1 or 0.7.2: the release to imitate (see RELEASES)
     test.roll.ms, test.retention.ms, test.cleanup.ms     instead of whole hours and minutes
 
 Source: kafka.server.KafkaConfig and kafka.utils.Utils of 0.7.2.
@@ -77,11 +77,11 @@ class Settings:
 
 
 def settings(given: Mapping[str, str]) -> Settings:
-    """The settings from properties.  Raises LocalKafkaError, which names the property, for invalid values."""
+    """Return the settings from properties.  Raises LocalKafkaError, which names the property, for invalid values."""
     number = _Numbers(given)
     release = given.get("test.release", DEFAULT_RELEASE)
     if release not in RELEASES:
-        raise LocalKafkaError(f"test.release={release} is none of {', '.join(RELEASES)}")
+        raise LocalKafkaError(f"test.release={release} is unknown; known: {', '.join(RELEASES)}")
     behaviour = RELEASES[release]
     for needed in ("brokerid", "log.dir"):
         if needed not in given:
@@ -119,7 +119,7 @@ def settings(given: Mapping[str, str]) -> Settings:
 
 
 class _Numbers:
-    """Reads numbers from properties."""
+    """Reader of numbers in properties."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self._given = given
@@ -142,7 +142,7 @@ class _Numbers:
         return PerTopic(self(name, default, least), self.by_topic(by_topic))
 
     def hours(self, name: str, by_topic: str, in_ms: str) -> PerTopic:
-        """A time in whole hours (default: a week); the setting in_ms wins over name."""
+        """Return a time given in whole hours (default: a week); the setting in_ms wins over name."""
         usual = self(in_ms, self(name, 24 * 7, least=1) * HOUR_MS)
         return PerTopic(usual, {topic: hours * HOUR_MS for topic, hours in self.by_topic(by_topic).items()})
 

@@ -124,7 +124,7 @@ def mirror_maker(
 
 
 def run(cluster: Cluster07, main: str, arguments: Sequence[str], timeout_s: float = 60) -> str:
-    """Run a class of the original to its end; its standard output.  Raises LocalKafkaError when it fails."""
+    """Run a class of the original to its end, and return its standard output.  Raises LocalKafkaError when it fails."""
     work = work_files(cluster.folder, main.rpartition(".")[2])
     return printed(_child(work, main, arguments, stdout=subprocess.PIPE), timeout_s)
 

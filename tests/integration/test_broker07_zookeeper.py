@@ -130,7 +130,7 @@ def test_a_broker_that_is_not_registered_at_the_moment_is_counted_and_one_that_d
     assert cluster.values(topic) == {first: [b"one"], empty: [], second: [b"two"]}
     assert cluster.ends(topic) == {first: other, empty: 0, second: end}
     cluster.node(1).kill()
-    with pytest.raises(LocalKafkaError, match=f"0.7 broker 1 .* does not run: what it has of {topic} cannot be"):
+    with pytest.raises(LocalKafkaError, match=f"0.7 broker 1 .* does not run: its messages of {topic} cannot be"):
         cluster.values(topic)
 
 

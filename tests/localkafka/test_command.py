@@ -23,7 +23,7 @@ from localkafka.tools import main as run_class
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--version", "0.7.3"], "of 0.7 there are 0.7.0, 0.7.1, 0.7.2"),
+        (["--version", "0.7.3"], "versions of 0.7: 0.7.0, 0.7.1, 0.7.2"),
         (["--original"], "is for 0.7 only"),
         (["--version", "4.3.1"], "Kafka 4.3.1 has no ZooKeeper mode"),
         (["--brokers", "0"], "0 is not in the range"),
@@ -46,7 +46,7 @@ def test_a_name_in_the_background_is_one_of_a_file(name: str, tmp_path: Path, mo
     monkeypatch.setenv("LOCALKAFKA_CACHE", str(tmp_path))
     result = CliRunner().invoke(main, ["--detach", name])
     assert result.exit_code == 1
-    assert "is no name of a cluster" in result.output
+    assert "is not a valid cluster name" in result.output
 
 
 def background(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -171,7 +171,7 @@ def test_without_a_daemon_a_cluster_says_so(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_backend_that_is_unknown_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALKAFKA_BACKEND", "podman")
-    with pytest.raises(LocalKafkaError, match=r"LOCALKAFKA_BACKEND=podman is unknown; take process .* or docker"):
+    with pytest.raises(LocalKafkaError, match=r"LOCALKAFKA_BACKEND=podman is unknown; use process .* or docker"):
         backend.in_containers()
 
 

@@ -42,7 +42,7 @@ def test_a_topic_may_have_its_own_number() -> None:
         ({"brokerid": "one"}, "brokerid='one' is not a number"),
         ({"num.partitions": "0"}, "num.partitions=0 is less than 1"),
         ({"topic.partition.count.map": "a:x"}, "topic.partition.count.map='x' is not a number"),
-        ({"test.release": "0.8.2"}, "test.release=0.8.2 is none of 0.7.0, 0.7.1, 0.7.2"),
+        ({"test.release": "0.8.2"}, "test.release=0.8.2 is unknown; known: 0.7.0, 0.7.1, 0.7.2"),
         ({"enable.zookeeper": "true"}, "zk.connect is missing; give it, or enable.zookeeper=false"),
     ],
 )
@@ -63,7 +63,7 @@ def test_a_home_is_a_build_or_a_release(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(LocalKafkaError, match="KAFKA_07_HOME is not set"):
         original.class_path()
     monkeypatch.setenv(original.HOME, str(tmp_path))
-    with pytest.raises(LocalKafkaError, match=r"holds neither classes/kafka/Kafka\.class nor a kafka-0\.7\*\.jar"):
+    with pytest.raises(LocalKafkaError, match=r"has neither classes/kafka/Kafka\.class nor a kafka-0\.7\*\.jar"):
         original.class_path()
     for name in ("lib/zkclient.jar", "core/target/scala_2.8.0/kafka-0.7.2.jar", "classes/kafka/Kafka.class"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
