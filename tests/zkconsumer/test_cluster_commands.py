@@ -105,7 +105,7 @@ def test_a_command_says_what_of_its_configuration_tells_the_password_to_stranger
     file.write_text(f"security.protocol=SASL_PLAINTEXT\n{login}")
     file.chmod(0o644)
     said = run(topics, cluster, "--command-config", str(file)).stderr.splitlines()
-    assert said[0].startswith("warning: login.properties: sasl.mechanism=PLAIN over SASL_PLAINTEXT: the network on the")
+    assert said[0].startswith("warning: login.properties: sasl.mechanism=PLAIN over SASL_PLAINTEXT: the network and")
     assert said[1].startswith("warning: login.properties: sasl.password: every user may read")
     file.write_text(f"security.protocol=SASL_SSL\n{login}")
     file.chmod(0o600)
