@@ -265,7 +265,12 @@ def test_send_many_tells_what_was_taken_when_it_cannot_go_on():
             EncoderFailed,
             "key.serializer.class raised ZeroDivisionError",
         ),
-        ({"partitioner": lambda k, n: n}, {"key": b"k"}, PartitionerFailed, "returned 2 for 2 partitions; 0 to 1"),
+        (
+            {"partitioner": lambda k, n: n},
+            {"key": b"k"},
+            PartitionerFailed,
+            "returned 2 for 2 partitions; valid are 0 to 1",
+        ),
         ({"partitioner": lambda k, n: -1}, {"key": b"k"}, PartitionerFailed, "returned -1 for 2 partitions"),
         ({"partitioner": lambda k, n: k / n}, {"key": b"k"}, PartitionerFailed, "partitioner.class raised TypeError"),
         ({}, {"partition": 7}, PartitionerFailed, "t/7: topic t has 2 partitions"),

@@ -139,7 +139,7 @@ def test_without_that_halves_find_it(code: int, names: bool, codec: int) -> None
             32,
             True,
             "t/0 on broker 1 (h:9092): InvalidTimestamp (32): the timestamp of the message is "
-            "2100-01-01T00:00:00.000Z, which the topic does not take (message.timestamp.after.max.ms and "
+            "2100-01-01T00:00:00.000Z, which the topic does not accept (message.timestamp.after.max.ms and "
             ".before.max.ms, before 3.6 message.timestamp.difference.max.ms); it is whole "
             "(source offset 102)",
         ),
