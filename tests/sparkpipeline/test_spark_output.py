@@ -146,7 +146,7 @@ def test_the_plan_of_a_load_says_what_of_its_configuration_tells_the_password_to
         cwd=tmp_path, check=False,
     )  # fmt: skip
     said = done.stderr.splitlines()
-    assert said[0].startswith("warning: job.yaml: sasl.mechanism=PLAIN over SASL_PLAINTEXT: the network on the way")
+    assert said[0].startswith("warning: job.yaml: sasl.mechanism=PLAIN over SASL_PLAINTEXT: the network and anyone")
     assert said[1].startswith("error: KAFKA08_UNREACHABLE")
 
 
