@@ -264,6 +264,11 @@ class TargetOptions(ProducerConfig):
             )
         if not spoken.describes_itself and not self.zookeeper:
             yield f"'target.zookeeper.connect' is missing: only ZooKeeper knows the partitions of Kafka {self.version}"
+        if not spoken.describes_itself and self.zookeeper and self.zookeeper_connect not in (None, "", self.zookeeper):
+            yield (
+                f"'zookeeper.connect' (zk.connect) is {self.zookeeper_connect}, and 'target.zookeeper.connect' "
+                f"{self.zookeeper}: the target has one ZooKeeper; leave the first out"
+            )
         if not spoken.describes_itself and self.brokers:
             yield (
                 f"'metadata.broker.list': brokers of Kafka {spoken.release} do not describe the cluster; give "

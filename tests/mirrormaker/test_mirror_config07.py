@@ -89,6 +89,8 @@ def test_a_target_of_0_7_is_found_through_its_zookeeper_alone(tmp_path: Path) ->
         "'metadata.broker.list': brokers of Kafka 0.7.2 do not describe the cluster; give 'target.zookeeper.connect'",
         "target.version: 0.7.2, metadata.broker.list: 'k:9092'": "target: 'target.zookeeper.connect' is missing: "
         "only ZooKeeper knows the partitions of Kafka 0.7.2",
+        "target.version: 0.7.2, target.zookeeper.connect: 'zk1:2181/dst', zk.connect: 'zk2:2181'": "target: "
+        "'zookeeper.connect' (zk.connect) is zk2:2181, and 'target.zookeeper.connect' zk1:2181/dst: the target has one",
         "target.zookeeper.connect: 'zk1:2181/dst'": "target: option 'metadata.broker.list' is missing: "
         "bootstrap brokers, host:port,…",
     }.items():
