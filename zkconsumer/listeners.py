@@ -52,7 +52,7 @@ class ConsumerListener:
         for auto.offset.reset."""
 
     def error(self, error: Exception) -> None:
-        """Called when the connector died (a CrewDeath, its reason as __cause__), or commits begin to fail."""
+        """Called when the connector died (a TaskDied, its reason as __cause__), or commits begin to fail."""
 
     def session_state(self, state: str) -> None:
         """Called when the session with ZooKeeper becomes connected, suspended or lost; one call at a time, in order."""

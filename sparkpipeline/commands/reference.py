@@ -19,8 +19,8 @@ from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, Sour
 from sparkpipeline.stages.config import PipelineFile
 
 HEAD = "| option | default | meaning |\n|---|---|---|\n"
-NO_DEFAULT = {"kafka.bootstrap.servers": "required"}
-CONNECTIONS = "[connections](configuration.md)"  # of all programs
+NO_DEFAULT = {"kafka.bootstrap.servers": "required, or zookeeper.connect"}
+CONNECTIONS = "[connections](configuration.md#options-of-connections)"  # of all programs
 
 
 def source_table() -> str:
@@ -78,7 +78,7 @@ def _row(spec: Option, default: object, older: bool, marked: bool) -> str:
 def _default(spec: Option, default: object) -> str:
     """The default with its unit; the unit alone stands in parentheses."""
     if spec.required or spec.key in NO_DEFAULT:
-        return "required"
+        return NO_DEFAULT.get(spec.key, "required")
     if default is None or default == "" or default == ():
         return f"({spec.unit})" if spec.unit else ""
     value = str(default).lower() if isinstance(default, bool) else str(default)
