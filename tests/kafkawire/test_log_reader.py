@@ -299,7 +299,7 @@ def test_without_patience_the_reason_is_raised_at_once(cluster: FakeCluster, ope
         read(reader.range(T0, 0))
     with pytest.raises(LinkLost):
         read(reader.range(T0, 0))
-    with pytest.raises(NoLeader, match="t/7: there is no such partition"):
+    with pytest.raises(NoLeader, match="t/7: partition does not exist"):
         read(reader.range(TopicPartition("t", 7), 0))
     assert clock.now < 1
 

@@ -61,7 +61,7 @@ def test_a_login_is_what_the_options_say_and_the_password_is_never_printed(tmp_p
         ({"security.protocol": "TLS"}, "expected one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ({"security.protocol": "SASL_SSL"}, "'security.protocol' SASL_SSL needs 'sasl.mechanism'"),
         (PLAIN, "'sasl' options are given, but 'security.protocol' is PLAINTEXT, which has no login"),
-        ({"ssl.ca.location": "/ca.pem"}, "'security.protocol' is PLAINTEXT: TLS would not be used"),
+        ({"ssl.ca.location": "/ca.pem"}, "'security.protocol' is PLAINTEXT: nothing would be TLS"),
         ({"security.protocol": "SSL", "ssl.ca.location": "/no/ca"}, "ssl.ca.location /no/ca cannot be read"),
         ({"security.protocol": "SSL", "ssl.key.location": "/k"}, "needs 'ssl.certificate.location'"),
         (
