@@ -302,14 +302,14 @@ class HandlerQueue:
         try:
             items = hook() if given is None else hook(argument)
             if not isinstance(items, list) or not all(isinstance(item, Item) for item in items):
-                items, reason = [], HandlerFailed(f"{where} gave back no list of Item")
+                items, reason = [], HandlerFailed(f"{where} did not return a list of Item")
         except self._theirs as exc:
             reason = _failed(where, exc)
         finally:
             self._at = ""
         kept = {id(item.promise) for item in items}
         out = [item for item in given or () if reason is not None or id(item.promise) not in kept]
-        self._fail(out, reason or HandlerFailed(f"{where} took it out"))
+        self._fail(out, reason or HandlerFailed(f"{where} removed it"))
         with self._lock:
             if self._abandoned:
                 return []
