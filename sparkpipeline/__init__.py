@@ -1,1 +1,1 @@
-"""The data pipeline on Spark: source, sink, exactly-once loads, stages, backfill, audit."""
+"""Data pipeline on Spark: source, sink, exactly-once loads, stages, backfill, audit."""

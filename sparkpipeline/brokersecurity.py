@@ -13,13 +13,13 @@ PREFIX = "kafka."
 
 @dataclass(frozen=True, slots=True)
 class KafkaSecurityOptions(SecurityOptions):
-    """Options of a cluster's security in a query."""
+    """Security options of a cluster in a query."""
 
     ANY_CASE: ClassVar[bool] = True
     BEFORE: ClassVar[str] = PREFIX
 
 
-REFUSED = {  # names of the JVM's client, and what is to be given here
+REFUSED = {  # names of the JVM's client, and what to give here
     f"{PREFIX}{name}": f"give {PREFIX}{helps}" if not helps.startswith("nothing") else helps.partition(": ")[2]
     for name, helps in NEWER.items()
 }

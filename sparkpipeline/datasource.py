@@ -1,8 +1,8 @@
-"""`spark.read.format("kafka08")` and its stream and writers: what Spark is handed, and nothing more.
+"""`spark.read.format("kafka08")` and its stream and writers: the entry point for Spark.
 
-Spark unpickles this in a process of its own for each question it has; so nothing is kept here but the options, and what
-opens a connection is made where it is used.  Import-light: Spark imports it at the first look-up of any format.
-It stands above source and sink, which do not know each other.
+Spark unpickles this in a separate process for each call, so only the options are kept here, and connections are opened
+where they are used.  Imports are light, because Spark imports it at the first lookup of any format.  It is above source
+and sink, which do not import each other.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Kafka08DataSource(DataSource):
     _has_reader = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Spark pickles it to ask it for a reader, and once it has one into each task: without passwords and the plan
-        of all tasks then."""
+        """Return the state for pickling: Spark pickles it to request a reader, then for each task, without passwords
+        and the plan of all tasks."""
         state = dict(self.__dict__)
         if self._has_reader:
             known = without_passwords(self.options)
@@ -42,7 +42,8 @@ class Kafka08DataSource(DataSource):
 
     @coded
     def schema(self) -> StructType:
-        """The columns of a query that names none.  Raises OptionRefused: so a wrong option fails at load()."""
+        """Return the columns of a query that names none.  Raises OptionRefused, so that a wrong option fails at
+        load()."""
         known = checked_options(self.options, streaming=None)
         return struct_type(columns_by_default(known.include_headers, known.by_broker))
 

@@ -1,8 +1,8 @@
-"""What goes wrong, each with a stable code in front of its sentence.
+"""Errors, each with a stable code before its message.
 
 An exception of a Python data source reaches the user as text only (Spark wraps it), so code and coordinates are in the
 message: "KAFKA08_OFFSET_OUT_OF_RANGE topic=orders partition=3 requested=17 earliest=40 latest=90 broker=b1:9092: ...".
-code_in(text) finds the code again, and EXIT_OF says which exit status (groundwork.output.EXIT) a command ends with.
+code_in(text) finds the code, and EXIT_OF has the exit status of a command (groundwork.output.EXIT).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _CODE = re.compile(r"\bKAFKA08_[A-Z_]+\b")
 
 
 class PipelineError(Exception):
-    """coordinates: name=value pairs that go between the code and the sentence, in the order given; None is left out."""
+    """Base class of errors. coordinates: name=value pairs between the code and the message, in the order given; None is
+    left out."""
 
     code: ClassVar[str] = "KAFKA08_FAILED"
     exit: ClassVar[str] = "runtime"
@@ -32,7 +33,7 @@ class PipelineError(Exception):
 
 
 class OptionRefused(PipelineError):
-    """An option, a file or a schema that cannot be meant."""
+    """An option, a file or a schema is invalid."""
 
     code = "KAFKA08_OPTION"
     exit = "usage"
@@ -51,7 +52,7 @@ class OptionRefused(PipelineError):
 
 
 class Unreachable(PipelineError):
-    """Nobody of the cluster (or its ZooKeeper) answers."""
+    """No broker of the cluster (or its ZooKeeper) answers."""
 
     code = "KAFKA08_UNREACHABLE"
 
@@ -70,14 +71,14 @@ class NoLeader(PipelineError):
 
 
 class OffsetOutOfRange(PipelineError):
-    """An offset that the log does not hold (any more, or yet)."""
+    """The log does not have an offset (any more, or yet)."""
 
     code = "KAFKA08_OFFSET_OUT_OF_RANGE"
     exit = "refused"
 
 
 class DataLoss(PipelineError):
-    """Messages that were to be read are gone: Spark's KAFKA_DATA_LOSS, under our own name."""
+    """Messages to be read are gone: Spark's KAFKA_DATA_LOSS, under our own name."""
 
     code = "KAFKA08_DATA_LOSS"
     exit = "refused"
@@ -110,13 +111,13 @@ class NoTimestamp(PipelineError):
 
 
 class NotDelivered(PipelineError):
-    """Rows that a target did not take."""
+    """Rows were not delivered to a target."""
 
     code = "KAFKA08_NOT_DELIVERED"
 
 
 class Refused(PipelineError):
-    """Something that the state of a job, ledger or group does not allow now."""
+    """The state of a job, ledger or group does not allow an action now."""
 
     code = "KAFKA08_REFUSED"
     exit = "refused"
@@ -130,7 +131,7 @@ class Mismatch(PipelineError):
 
 
 class Missing(PipelineError):
-    """A file that is not there."""
+    """A file does not exist."""
 
     code = "KAFKA08_NO_FILE"
     exit = "not found"
@@ -143,7 +144,7 @@ class StorageFailed(PipelineError):
 
 
 class LedgerDamaged(PipelineError):
-    """A file of a ledger that is torn, foreign or in contradiction to another one."""
+    """A file of a ledger is torn, foreign or contradicts another one."""
 
     code = "KAFKA08_LEDGER_DAMAGED"
 
@@ -159,9 +160,9 @@ R = TypeVar("R")
 
 
 def coded(function: Callable[P, R]) -> Callable[P, R]:
-    """Have every exception of a function begin with a code: Spark tells its user the text alone.
+    """Make every exception of a function begin with a code, because Spark passes only the text to its user.
 
-    Of a generator function those that it raises as it goes on, too.  PySpark's own are left as they are."""
+    This includes exceptions raised while iterating a generator function.  PySpark's own are unchanged."""
 
     def told(exc: Exception) -> Exception:
         if isinstance(exc, PipelineError) or type(exc).__module__.partition(".")[0] == "pyspark":
@@ -211,13 +212,13 @@ EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tas
 
 
 def code_in(text: str) -> str | None:
-    """The first code of ours in what Spark made of an exception; None where there is none."""
+    """Return our first code in Spark's text of an exception; None if there is none."""
     found = _CODE.search(text)
     return found[0] if found is not None and found[0] in EXIT_OF else None
 
 
 def sentence_in(text: str) -> str | None:
-    """Our line out of what Spark made of an exception, from its code on; None where there is none."""
+    """Return our line in Spark's text of an exception, beginning with its code; None if there is none."""
     code = code_in(text)
     if code is None:
         return None

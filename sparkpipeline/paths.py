@@ -1,4 +1,4 @@
-"""Names of all files of a job: the files of its ledger, and data files while they are staged and once they are live.
+"""Names of all files of a job: files of its ledger, and staged and live data files.
 
     BASE/data/…                              live files: what readers of the folder see
     BASE/_load/plans/00000017.json           exactly what batch 17 does, before anything is read
@@ -61,7 +61,7 @@ class Layout:
     base: str
 
     def final(self, path: str) -> str:
-        """The full path of a final file."""
+        """Return the full path of a final file."""
         return f"{self.base}/{path}"
 
     def folder(self, name: str) -> str:
@@ -90,7 +90,7 @@ class Layout:
         return f"{self.folder('trash')}/{batch:08}"
 
     def trashed(self, batch: int, final: str) -> str:
-        """Where a final file lies once a batch has superseded it."""
+        """Return the path of a final file after a batch has superseded it."""
         return f"{self.trash(batch)}/{final}"
 
     def quarantined(self, batch: int, topic: str, partition: PartitionId, start: int, until: int) -> str:
@@ -106,13 +106,13 @@ class Layout:
 
 
 def batch_of(name: str) -> int | None:
-    """The batch of a file name in plans, commits, done or snapshots; None for a foreign name."""
+    """Return the batch of a file name in plans, commits, done or snapshots; None for a foreign name."""
     found = _BATCH.fullmatch(name)
     return None if found is None else int(found[1])
 
 
 def attempt_of(name: str) -> tuple[int, int] | None:
-    """Batch and attempt of a name in staging; None for a foreign name."""
+    """Return batch and attempt of a name in staging; None for a foreign name."""
     found = _ATTEMPT.fullmatch(name)
     return None if found is None else (int(found[1]), int(found[2]))
 
@@ -121,8 +121,8 @@ def attempt_of(name: str) -> tuple[int, int] | None:
 
 
 def generation(batch: int) -> str:
-    """What the name of every final file of a batch holds: ".g17".  It makes names unique over the ledger's whole life,
-    so that a driver which wakes up late can never bring back a file that was superseded meanwhile."""
+    """Return the part of the names of a batch's final files that makes them unique forever: ".g17".  So a driver that
+    wakes up late can never restore a superseded file."""
     return f".g{batch}"
 
 
@@ -130,7 +130,7 @@ GENERATION = r"\.g([0-9]+)[^0-9]"  # the same in a file name, as a regular expre
 
 
 def folders(path: str) -> dict[str, str]:
-    """Column -> value, as spelled, of the folders `column=value` above a file."""
+    """Return column -> value, as spelled, of the folders `column=value` above a file."""
     pairs = (part.partition("=") for part in path.split("/")[:-1])
     return {column: value for column, equals, value in pairs if equals}
 
@@ -162,17 +162,17 @@ class Hour:
 
     @property
     def folder(self) -> str:
-        """Below the base."""
+        """Return its folder below the base."""
         return f"{DATA}/topic={self.topic}/date={self.date}/hour={self.hour}"
 
     @property
     def marker(self) -> str:
-        """The file, below the base, that says that the hour is complete."""
+        """Return the path, below the base, of the file that marks the hour complete."""
         return f"{self.folder}/{CLOSED}"
 
     @property
     def begin_ms(self) -> int:
-        """When it begins, in milliseconds since 1970."""
+        """Return its begin in milliseconds since 1970."""
         return int(datetime.fromisoformat(f"{self.date}T{self.hour}:00:00+00:00").timestamp()) * 1000
 
     @property
@@ -188,7 +188,7 @@ def hour_at(topic: str, ms: int) -> Hour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedName:
-    """What the path of a staged file says.  piece: .c000, counted where Spark cuts a file; suffix: codec and end."""
+    """Parsed path of a staged file.  piece: .c000, counted where Spark cuts a file; suffix: codec and end."""
 
     hour: Hour
     partition: PartitionId
@@ -202,7 +202,7 @@ class StagedName:
 
     @classmethod
     def of(cls, staged: str) -> Self | None:
-        """None: no data file of Spark's, such as _SUCCESS."""
+        """Parse a path; None: not a data file of Spark, such as _SUCCESS."""
         found = _STAGED.fullmatch(staged)
         if found is None:
             return None
@@ -216,14 +216,14 @@ class StagedName:
         )
 
     def final(self, start: int, until: int, batch: int) -> str:
-        """The final path of the part of a range [start, until) that is in this file."""
+        """Return the final path of the part of a range [start, until) that is in this file."""
         name = f"{self.hour.topic}+{self.partition}+{start:020}+{until:020}{generation(batch)}"
         return f"{self.hour.folder}/{name}{self.piece}{self.suffix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalName:
-    """What the path of a final file says."""
+    """Parsed path of a final file."""
 
     hour: Hour
     partition: PartitionId
@@ -237,7 +237,7 @@ class FinalName:
 
     @classmethod
     def of(cls, final: str) -> Self | None:
-        """None: no file of a load's."""
+        """Parse a path; None: not a file of a load."""
         found = _FINAL.fullmatch(final)
         if found is None or not _DATE.fullmatch(found["date"]):
             return None
@@ -247,7 +247,8 @@ class FinalName:
 
 
 def tail(path: str) -> str:
-    """The end of a full path that tells the data files of a load apart: all of a staged path, a final one whole."""
+    """Return the end of a full path that tells the data files of a load apart: all of a staged path, a final one
+    whole."""
     return "/".join(path.split("/")[-len(STAGED_BY) - 1 :])
 
 
@@ -258,9 +259,9 @@ _STAGE_STAGED = re.compile(r"part-(?P<task>\d+)-[0-9a-f-]{36}[-.](?P<rest>c\d+[^
 
 
 def stage_final(stage: str, batch: int, staged: str) -> str:
-    """The final path of a file that a stage staged.  Raises Mismatch."""
+    """Return the final path of a file that a stage staged.  Raises Mismatch."""
     where, slash, name = staged.rpartition("/")
     found = _STAGE_STAGED.fullmatch(name)
     if found is None:
-        raise Mismatch("is no file that Spark's Parquet writer makes", stage=stage, file=staged)
+        raise Mismatch("is not a file of Spark's Parquet writer", stage=stage, file=staged)
     return f"{DATA}/{where}{slash}{stage}-{found['task']}{generation(batch)}.{found['rest']}"

@@ -1,4 +1,4 @@
-"""Offset ranges: what a task reads, how ranges are cut and packed into tasks.  Pure; light enough for each task."""
+"""Offset ranges: input of tasks, and cutting and packing of ranges into tasks.  Pure; light enough for each task."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELDS = {"topic", "partition", "start", "until"}
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """The messages of one partition with start <= offset < until; offsets are bytes of the log in 0.7.
+    """Messages of one partition with start <= offset < until; offsets are bytes of the log in 0.7.
 
     leader is where the planner found the partition; a task asks again when that broker does not lead it (any more).
     """
@@ -34,7 +34,7 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """Offsets in it: how many messages it holds at most, and in 0.7 how many bytes."""
+        """Return the number of offsets in it: the maximum of messages, and for 0.7 the bytes."""
         return self.until - self.start
 
     def __str__(self) -> str:
@@ -42,40 +42,41 @@ class OffsetRange:
 
 
 def ranges_text(ranges: Iterable[OffsetRange]) -> str:
-    """The value of the option offsetRanges: a JSON list of {topic, partition, start, until}, in the order given."""
+    """Return the value of the option offsetRanges: a JSON list of {topic, partition, start, until}, in the order
+    given."""
     return json.dumps([
         {"topic": r.topic, "partition": partition_key(r.partition), "start": r.start, "until": r.until} for r in ranges
     ])  # fmt: skip
 
 
 def partition_of(key: object) -> PartitionId:
-    """A partition id of what JSON has for it: a number, also as text, or "broker-index" of 0.7.  Raises ValueError."""
+    """Return a partition id from JSON: a number, also as text, or "broker-index" of 0.7.  Raises ValueError."""
     if isinstance(key, int) and not isinstance(key, bool):
         return key
     partition = partition_named(str(key))
     if partition is None:
-        raise ValueError(f"{key!r} names no partition")
+        raise ValueError(f"{key!r} is not a partition")
     return partition
 
 
 def partition_key(partition: PartitionId) -> int | str:
-    """The other way."""
+    """Return the JSON value of a partition id: a number, or "broker-index" of 0.7."""
     return partition if isinstance(partition, int) else str(partition)
 
 
 def unit_of(partition: PartitionId) -> str:
-    """What the difference of two offsets of it is, for people."""
+    """Return the unit of differences of its offsets, in words."""
     return "bytes" if isinstance(partition, BrokerPartition) else "messages"
 
 
 def parse_ranges(text: str) -> list[OffsetRange]:
-    """The ranges of such a list.  Raises OptionRefused, naming the entry."""
+    """Return the ranges of such a list.  Raises OptionRefused, naming the entry."""
     try:
         rows = json_value(text)
     except ValueError as exc:
-        raise OptionRefused(f"is no JSON: {exc}", option="offsetRanges") from None
+        raise OptionRefused(f"is not JSON: {exc}", option="offsetRanges") from None
     if not isinstance(rows, list):
-        raise OptionRefused("is no JSON list of {topic, partition, start, until}", option="offsetRanges")
+        raise OptionRefused("is not a JSON list of {topic, partition, start, until}", option="offsetRanges")
     return [_range(n, row) for n, row in enumerate(rows)]
 
 
@@ -101,7 +102,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_pair(value: object) -> bool:
-    """broker-index, of 0.7."""
+    """True for broker-index, of 0.7."""
     return isinstance(value, str) and isinstance(partition_named(value), BrokerPartition)
 
 
@@ -109,7 +110,7 @@ def _is_pair(value: object) -> bool:
 
 
 def in_parts(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:
-    """A range in so many parts of equal size, the last ones larger by the rounding rest; none is empty."""
+    """Yield a range in `parts` parts of equal size, the last ones larger by the rounding remainder; none is empty."""
     start, parts = rng.start, min(parts, rng.count)
     for part in range(parts):
         until = start + (rng.until - start) // (parts - part)
@@ -119,17 +120,17 @@ def in_parts(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:
 
 
 def in_steps(rng: OffsetRange, count: int) -> Iterator[OffsetRange]:
-    """A range in steps of `count` offsets from its start on; the last one may be shorter."""
+    """Yield a range in steps of `count` offsets; the last one may be shorter."""
     for start in range(rng.start, rng.until, count):
         yield replace(rng, start=start, until=min(start + count, rng.until))
 
 
 class Counted(Protocol):
-    """What can be packed: an OffsetRange, or what holds one."""
+    """Object that can be packed: an OffsetRange, or one with a range."""
 
     @property
     def count(self) -> int:
-        """Offsets."""
+        """Return the number of offsets."""
         ...
 
 
@@ -145,7 +146,8 @@ def packed(
     max_count: int | None = None,
     apart: Callable[[P], Hashable] = lambda piece: None,
 ) -> list[list[P]]:
-    """The pieces of each task: the largest piece left goes to the task that has least, of `tasks` tasks to begin with.
+    """Return the pieces of each task: the largest remaining piece goes to the task with least, starting with `tasks`
+    tasks.
 
     max_size, max_count   bounds of a task's sizes and offsets: a piece beyond them begins a new task
     apart                 pieces of the same value (but None) are never in one task; the next lighter one takes it

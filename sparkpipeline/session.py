@@ -1,4 +1,4 @@
-"""A Spark session with the settings that every job here relies on, and what its JVM writes to stderr."""
+"""Spark session with the settings that every job here relies on, and a filter for its JVM's stderr."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from groundwork.sentences import printable
 from groundwork.streams import write_stderr
 from sparkpipeline.errors import OptionRefused
 
-# Python sources have admission control and AvailableNow from here on, and a name can be registered twice.
+# Python data sources have admission control and AvailableNow in this version and later, and a name can be registered
+# twice.
 LEAST_SPARK = (4, 2)
 ALWAYS = {  # but for what the caller's own conf says
     # Hours are UTC hours, whatever the machine's zone is.
@@ -42,13 +43,14 @@ DAEMON = {"spark.python.daemon.module": "sparkpipeline.workerdaemon"}
 
 
 def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
-    """The running session, or a new one.  master and conf as spark-submit takes them; conf has the last word, and what
-    spark-submit, spark-defaults.conf or the running session say is only changed where jobs depend on it (ALWAYS).
+    """Return the running session, or a new one.  master and conf as spark-submit takes them; conf has the last word,
+    and what spark-submit, spark-defaults.conf or the running session say is only changed where jobs depend on it
+    (ALWAYS).
 
     Workers run this interpreter unless PYSPARK_PYTHON names another: Spark's own default is whatever python3 is on the
     PATH.  Raises what Spark raises.
     """
-    from pyspark.sql import SparkSession  # here: half a second, and tasks never need it
+    from pyspark.sql import SparkSession  # imported here: it takes half a second, and tasks never need it
 
     check_spark()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -63,7 +65,7 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
 
 def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
     """spark_session for a command, whose stderr is for its own lines: a JVM that is started for it logs errors only,
-    and says nothing while it starts.  Where the user has settings for Spark's log, those count."""
+    and says nothing while it starts.  The user's settings for Spark's log have precedence."""
     check_spark()
     given = dict(conf or {})
     if not _in_a_zip() and (master or given.get("spark.master", "")).startswith("local"):
@@ -91,7 +93,8 @@ def settings_for(known: Mapping[str, str]) -> dict[str, str]:
 
 
 def _known(given: Mapping[str, str]) -> dict[str, str]:
-    """All settings so far, with what is given.  Starts the JVM, which knows spark-defaults.conf and spark-submit's."""
+    """Return all settings so far, with the given ones.  Starts the JVM, which knows spark-defaults.conf and
+    spark-submit's."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -106,7 +109,7 @@ def _known(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def session_beside(spark: Any) -> Any:
-    """A session of its own in the same application: its views and settings are its own."""
+    """Return a separate session in the same application, with its own views and settings."""
     session = spark.newSession()
     session.createDataFrame([], "a int")  # makes it the active one: there Spark looks whether a format is known
     register(session)
@@ -129,7 +132,7 @@ def check_spark(version: str | None = None) -> None:
 
 
 def register(session: Any) -> None:
-    """Make the format kafka08 known to this session; each session has formats of its own.
+    """Make the format kafka08 known to this session; each session has its own formats.
 
     Spark also finds it by itself, as a module named pyspark_*, but only in a folder of sys.path: not in a zip that
     comes later, and not where an editable install is an import hook.
@@ -141,7 +144,7 @@ def register(session: Any) -> None:
 
 
 def _in_a_zip() -> bool:
-    """Whether we came by --py-files."""
+    """True if this package came by --py-files."""
     return not os.path.isfile(__file__)
 
 
@@ -149,7 +152,7 @@ def _in_a_zip() -> bool:
 
 
 def _logs_as_we_say(conf: Mapping[str, str]) -> bool:
-    """Whether a JVM is started now, and its log has no settings of the user's."""
+    """True if a JVM will be started, and the user has no settings for its log."""
     from pyspark import SparkContext
     from pyspark.find_spark_home import _find_spark_home
 
@@ -198,7 +201,7 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
 @contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
     """Ctrl-C and SIGTERM in this block take effect at its end: a JVM whose starter leaves before it knows where the JVM
-    listens goes on for ever, since it reads of our end only once it has told that."""
+    listens goes on for ever, since it only notices our end after reporting that."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -256,7 +259,7 @@ class _JvmLog:
         threading.Thread(target=self._follow, name="spark-stderr", daemon=True).start()
 
     def handed_over(self) -> None:
-        """The JVM has its end: without ours its end is the end of the file."""
+        """Close our copy of the pipe's end, which the JVM has: then the JVM's exit is the end of file."""
         os.close(self.write_end)
 
     def hold(self) -> None:
@@ -270,7 +273,7 @@ class _JvmLog:
             self._held = None if self._held is None else []
 
     def show(self) -> None:
-        """Pass on what is held, and what comes from now on."""
+        """Pass on what is held, and everything after it."""
         with self._lock:
             lines, self._held = self._held or [], None
             write_stderr(_printable(b"".join(lines)))
@@ -292,12 +295,12 @@ _jvm_log: _JvmLog | None = None  # of the JVM that this process started; there i
 
 
 def _printable(lines: bytes) -> bytes:
-    """Lines with escapes for what a terminal would obey, but not for the \r of Spark's progress."""
+    """Return lines with escapes for terminal control characters, but not for the \r of Spark's progress."""
     return printable(lines.decode("utf-8", "backslashreplace"), keep="\n\t\r").encode()
 
 
 def shortened(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines of the JVM's stderr without what tells nothing: each attempt of a task logs an error three times.
+    """Yield the lines of the JVM's stderr without uninformative ones: each attempt of a task logs an error three times.
 
     Java's frames                           left out
     a traceback of PySpark's daemon         left out: it is about a worker whose JVM has left it, since it was idle or

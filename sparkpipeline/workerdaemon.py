@@ -2,7 +2,7 @@
 
 At its end Spark closes the connections of idle workers.  A worker that notices tries to tell the JVM about it, on that
 very connection, and PySpark's daemon prints the traceback of the broken pipe: after every other run that succeeded.  A
-worker that its JVM has left just ends.
+worker abandoned by its JVM just ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ OVER = 1  # not 0: the worker is not used again
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """One task after the other on this connection; the code with which the last one ended."""
+    """Run one task after the other on this connection, and return the code of the last one."""
     try:
         return int(_run(sock, authenticated))
     except (BrokenPipeError, ConnectionResetError):

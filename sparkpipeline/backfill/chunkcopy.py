@@ -1,18 +1,17 @@
-"""What a Spark task does with one chunk: read it, write it, know what is stored.
+"""Copying of one chunk by a Spark task: reads it, writes it, and knows what is stored.
 
-    exclusive       no other program writes the target partition.  Each response must name the very offset that comes
-                    next; where a response is missing the task stops sending, waits until the target's log is stable,
-                    compares its tail, and goes on behind it.  So nothing is there twice, and a foreign writer is
-                    noticed.
-    at least once   what got no response is sent again, and counted
+    exclusive       no other program writes the target partition.  Each response must have exactly the next offset; if a
+                    response is missing, the task stops sending, waits until the target's log is stable, compares its
+                    tail, and continues after it.  So nothing is stored twice, and a foreign writer is noticed.
+    at least once   messages without a response are sent again, and counted
 
-How far an earlier try came is found by comparing the target's tail with the source message by message.  No other
-program writes the target partition, so what it holds from the chunk's beginning on are the chunk's first messages,
-each at the next offset.  Keys and values are compared, not entries: brokers give new offsets,
-and unpack and repack wrappers.  So of a source of 0.7, too, where the messages of a wrapper share its offset: a try may
-have ended inside one, and the next one leaves out as many of its messages as are there.
+The progress of an earlier try is found by comparing the target's tail with the source message by message.  No other
+program writes the target partition, so from the chunk's beginning it has the chunk's first messages, each at the next
+offset.  Keys and values are compared, not entries: brokers give new offsets, and unpack and repack wrappers.  This also
+works for a 0.7 source, where the messages of a wrapper share its offset: a try may have ended inside one, and the next
+try skips as many of its messages as are stored.
 
-The task's own thread does all of it, and one more reads ahead.
+The task's own thread does all of this, and another one reads ahead.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ from sparkpipeline.sink.rows import KEYS_KEPT, by_key
 from sparkpipeline.sink.sender import TaskSender
 
 log = logging.getLogger(__name__)
-MAX_UNSTABLE_S = 120.0  # how long a target's log may move before it is somebody else's
+MAX_UNSTABLE_S = 120.0  # how long a target's log may move before another writer is assumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkTask:
-    """All that a task needs; pickled.
+    """Input of a task; pickled.
 
     rng            the chunk                      partitions   of the target topic
     target_start   exclusive: the offset that the chunk's first message gets in the target's log; None: at least once
-    is_stable     nothing of an earlier try can still arrive
-    partitioner    by which rule messages are dealt; None: the partition is kept
-    codec          None: as the source has it        target_partition   None: that of the same number
+    is_stable     no request of an earlier try can still arrive
+    partitioner    rule that chooses partitions; None: the partition is kept
+    codec None: as in the source        target_partition   None: the same number
     """
 
     rng: OffsetRange
@@ -77,21 +76,21 @@ class ChunkTask:
 
     @property
     def tp(self) -> TopicPartition:
-        """Of the target."""
+        """Return the target partition."""
         return self.rng.tp if self.target_partition is None else TopicPartition(self.rng.topic, self.target_partition)
 
     @property
     def still_s(self) -> float:
-        """As long as a broker may hold on to a request."""
+        """Return how long a broker may delay a request."""
         return self.config.request_timeout_ms / 1000
 
 
 class OutcomeUnknown(Exception):
-    """Unknown whether a batch is stored: the target's log has to be asked."""
+    """The outcome of a batch is unknown: the target's log has to be read."""
 
 
 class Exclusive:
-    """Watches the sender: expected is the offset that the next message gets, and where all acknowledged ones end."""
+    """Watch on the sender. expected: the offset of the next message, where all acknowledged ones end."""
 
     def __init__(self, tp: TopicPartition, expected: int) -> None:
         self.expected = expected
@@ -101,12 +100,12 @@ class Exclusive:
         if unknown_outcome(answer):
             raise OutcomeUnknown(f"{batch.tp}: error {answer.error}")
         if not answer.stored:
-            return  # nothing was appended: the sender sends it again, splits it, or names what is wrong with it
+            return  # nothing was appended: the sender sends it again, splits it, or reports what is wrong
         base_offset = answer.base_offset
         if base_offset != self.expected:
             raise Refused(
                 f"its next message was expected at {self.expected} and is at {base_offset}: another program writes"
-                " there; messages behind that offset may be duplicates (--shared is for partitions that others write)",
+                " there; messages after that offset may be duplicates (--shared is for partitions that others write)",
                 topic=self._tp.topic, partition=self._tp.partition, target_offset=base_offset,
             )  # fmt: skip
         self.expected += batch.count
@@ -118,8 +117,8 @@ class Exclusive:
 def copy_chunk(task: ChunkTask, attempt: int = 0) -> Copied:
     """Copy a chunk; all of it is acknowledged when this returns.
 
-    attempt: of Spark's, from 0; a later one cannot know what the one before has sent.
-    Raises PipelineError with the coordinates of what is wrong.
+    attempt: of Spark's, from 0; a later one cannot know what the previous one has sent. Raises PipelineError with the
+    coordinates of what is wrong.
     """
     if task.target_start is None:
         return _at_least_once(task, attempt)
@@ -144,7 +143,7 @@ def _exclusive(task: ChunkTask, target_start: int, is_stable: bool) -> Copied:
             sent = _send(task, reached, watch)
         except OutcomeUnknown as lost:
             resyncs, is_stable = resyncs + 1, False
-            log.warning("%s: %s; reading the target's tail before going on", task.rng, lost)
+            log.warning("%s: %s; reading the target's tail before continuing", task.rng, lost)
             if time.monotonic() - moved_at > task.config.delivery_timeout_ms / 1000:
                 raise NotDelivered(
                     f"nothing was stored for {task.config.delivery_timeout_ms} ms (delivery.timeout.ms): {lost}",
@@ -155,7 +154,7 @@ def _exclusive(task: ChunkTask, target_start: int, is_stable: bool) -> Copied:
 
 
 def _reached(task: ChunkTask, target_start: int, is_stable: bool) -> tuple[int, Reached]:
-    """The target's end, and how far of the chunk is there."""
+    """Return the target's end, and how much of the chunk is stored there."""
     tp = task.tp
     with Brokers(task.target) as brokers:
         end = stable_ends(brokers, [tp], 0.0 if is_stable else task.still_s, MAX_UNSTABLE_S)[tp]
@@ -182,8 +181,8 @@ Stored = tuple[int, bytes | None, bytes | None]  # offset, key, value
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """position: the source offset to go on at; messages and bytes (of keys and values): there already; inside: so many
-    of the messages at that offset are, too (0.7)."""
+    """Progress of an earlier try. position: source offset to continue at; messages, bytes (of keys and values): stored
+    already; inside: number of messages at that offset that are stored, too (0.7)."""
 
     position: int
     messages: int
@@ -194,9 +193,10 @@ class Reached:
 def compare(
     source: Iterable[Stored], target: Iterable[Stored], *, target_start: int, end: int, chunk: OffsetRange
 ) -> Reached:
-    """source: the chunk's messages; target: what its log holds of [target_start, end), with gaps where it is compacted.
+    """Compare the chunk's messages in the source with the target's log in [target_start, end), which has gaps if it is
+    compacted.
 
-    Raises Refused where they differ: another program wrote there.  Pure but for the two.
+    Raises Refused if they differ: another program wrote there.
     """
     theirs = iter(target)
     there = next(theirs, None)
@@ -212,7 +212,7 @@ def compare(
             there = next(theirs, None)
         messages, size, at, inside = messages + 1, size + len(key or b"") + len(value or b""), at + 1, inside + 1
     if at < end:
-        raise _foreign(chunk, at, f"is behind all messages of {chunk}")
+        raise _foreign(chunk, at, f"is after all messages of {chunk}")
     return Reached(chunk.until, messages, size)
 
 
@@ -226,7 +226,7 @@ def _foreign(chunk: OffsetRange, at: int, why: str) -> Refused:
 
 
 def messages_of(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> Generator[Stored, None, None]:
-    """The messages of a range, checksums checked.  Raises as read_sets, and CorruptData."""
+    """Yield the messages of a range, with checksums verified.  Raises the exceptions of read_sets, and CorruptData."""
     sets = read_sets(rng, access, options)
     try:
         for fetched in sets:
@@ -245,7 +245,7 @@ def messages_of(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -
 
 
 def _at_least_once(task: ChunkTask, attempt: int) -> Copied:
-    """Attempts before this one may have written all of it."""
+    """Copy at least once: earlier attempts may have written all of it."""
     sender = TaskSender(task.target, task.config, called="source_offset")
     try:
         from_start = Reached(task.rng.start, 0, 0)
@@ -267,7 +267,7 @@ def _send(task: ChunkTask, reached: Reached, watch: Exclusive) -> tuple[int, int
 
 
 def _passed(task: ChunkTask, reached: Reached, sender: TaskSender) -> tuple[int, int]:
-    """Messages behind what is reached into the one target partition; how many, and their bytes."""
+    """Send the messages after the stored ones to the one target partition; return their number and bytes."""
     spoken, rng = dialect(task.target.release), replace(task.rng, start=reached.position)
     messages = size = 0
     inside = reached.inside
@@ -294,12 +294,13 @@ def _passed(task: ChunkTask, reached: Reached, sender: TaskSender) -> tuple[int,
 
 
 def _dealt(task: ChunkTask, sender: TaskSender) -> tuple[int, int]:
-    """Messages to the partitions that their keys name; those without key to one for each set."""
+    """Send messages to the partitions of their keys, messages without a key to one partition per set; return their
+    number and bytes."""
     sticky = Sticky()
     ids: list[PartitionId] = list(range(task.partitions))
     chosen = by_key(task.partitioner or "default", dialect(task.target.release))
     if chosen is None:
-        raise OptionRefused(f"{task.partitioner} looks at no key", option="--partitioner")
+        raise OptionRefused(f"{task.partitioner} does not use keys", option="--partitioner")
     hashed = lru_cache(KEYS_KEPT)(chosen)
     messages = size = 0
     with _sets(task.rng, task) as sets:
@@ -338,14 +339,14 @@ def _by_partition(
 
 
 def _bytes(columns: Columns, count: int, first: int = 0) -> int:
-    """Of the keys and values of the first `count` messages; first: without so many."""
+    """Return the bytes of keys and values of the first `count` messages, without the first `first` ones."""
     sizes = as_list(columns.key_size)[first:count] + as_list(columns.value_size)[first:count]
     return sum(size for size in sizes if size > 0)
 
 
 @contextmanager
 def _sets(rng: OffsetRange, task: ChunkTask) -> Iterator[Iterable[MessageSet]]:
-    """The sets of a range; its reading thread ends with the block."""
+    """Yield the sets of a range; its reading thread ends with the block."""
     if rng.start >= rng.until:
         yield ()
         return

@@ -1,4 +1,4 @@
-"""The two clusters of a backfill as the driver reaches them, and the group that goes on behind it."""
+"""The two clusters of a backfill as the driver reaches them, and the group whose offsets are set at the end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Storage = Literal["zookeeper", "kafka", "dual"]
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """source_options and target_options as given; the accesses with their releases known."""
+    """Access to both clusters. source_options and target_options as given; accesses with known releases."""
 
     source_options: SourceOptions
     target_options: SinkOptions
@@ -34,7 +34,8 @@ class Clusters:
 
     @staticmethod
     def of(request: Request, source_release: str | None = None, target_release: str | None = None) -> Clusters:
-        """releases: as planned; None: found out now.  Raises OptionRefused, Unreachable, Refused."""
+        """Resolve the accesses. releases: as planned; None: detected now.  Raises OptionRefused, Unreachable,
+        Refused."""
         source_options = checked_options(_fixed(request.source, source_release), streaming=False)
         target_options = SinkOptions.of(_fixed(request.target, target_release))
         return Clusters(
@@ -52,11 +53,11 @@ class Clusters:
         return read_options(self.source_options, (), now_ms)
 
     def source_links(self) -> Brokers:
-        """The driver's links to the source; the caller closes them."""
+        """Return the driver's links to the source; the caller closes them."""
         return brokers_of(self.source_options, self.source)
 
     def boundary(self, tp: TopicPartition, known: int, at: int, until: int) -> int:
-        """Where an entry of 0.7 begins, at or behind `at`.  Raises as EntryBoundaries."""
+        """Return where an entry of 0.7 begins, at or after `at`.  Raises the exceptions of EntryBoundaries."""
         with self.source_links() as brokers:
             return EntryBoundaries.of(brokers, self.source_options.fetch_bytes)(tp, known, at, until)
 
@@ -66,15 +67,14 @@ def _fixed(options: Mapping[str, str], release: str | None) -> dict[str, str]:
 
 
 class HandOver:
-    """The group of a plan, on the source cluster: no member may own one of the partitions when its offsets
-    are written."""
+    """Group of a plan, on the source cluster: no member may own one of the partitions when its offsets are written."""
 
     def __init__(self, group: str, storage: str, sides: Clusters, tps: Iterable[TopicPartition]) -> None:
         if storage not in get_args(Storage):
-            raise OptionRefused(f"{storage} is none of zookeeper, kafka, dual", option="--offsets-storage")
+            raise OptionRefused(f"{storage} is not one of zookeeper, kafka, dual", option="--offsets-storage")
         if storage != "zookeeper" and not sides.source.spoken.keeps_offsets:
             raise OptionRefused(
-                f"brokers of Kafka {sides.source.release} keep no offsets: it can only be zookeeper",
+                f"brokers of Kafka {sides.source.release} do not store offsets: it can only be zookeeper",
                 option="--offsets-storage",
             )
         self.group = group
@@ -83,9 +83,9 @@ class HandOver:
         self._tps = list(tps)
 
     def check(self, until: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """Where the group stands now (None: nowhere).
+        """Return the group's committed offsets (None: none).
 
-        Raises Refused where a member owns one of the partitions, or stands behind the end of its range.
+        Raises Refused if a member owns one of the partitions, or an offset is after the end of its range.
         """
         with self._zookeeper() as zk:
             self._nobody_at_work(zk)
@@ -93,14 +93,14 @@ class HandOver:
         for tp, at in found.items():
             if at is not None and at > until[tp]:
                 raise Refused(
-                    f"group {self.group} stands at {at}, behind the end of the range, {until[tp]}: it has read on; "
+                    f"group {self.group} is at {at}, after the end of the range, {until[tp]}: it has read further; "
                     "choose another end, or another group",
                     topic=tp.topic, partition=tp.partition, group=self.group,
                 )  # fmt: skip
         return found
 
     def write(self, until: Mapping[TopicPartition, int]) -> None:
-        """Write the ends as the group's positions, and read them back.  Raises as check, and Mismatch."""
+        """Write the ends as the group's offsets, and read them back.  Raises the exceptions of check, and Mismatch."""
         from sparkpipeline.driver.groups import write_offsets
 
         self.check(until)
@@ -109,10 +109,10 @@ class HandOver:
             wrong = [f"{tp}: {why}" for tp, why in answers.items() if why is not None]
             found = self._read(zk)
         wrong += [
-            f"{tp}: {found.get(tp)} is there, {at} was written" for tp, at in until.items() if found.get(tp) != at
+            f"{tp}: {found.get(tp)} was read back, {at} was written" for tp, at in until.items() if found.get(tp) != at
         ]
         if wrong:
-            raise Mismatch(f"positions of group {self.group} are not as they should be: {'; '.join(wrong[:3])}",
+            raise Mismatch(f"offsets of group {self.group} differ from those written: {'; '.join(wrong[:3])}",
                            group=self.group, positions=len(wrong))  # fmt: skip
 
     def _nobody_at_work(self, zk: Any | None) -> None:
@@ -121,8 +121,8 @@ class HandOver:
         members = group_members(self.group, self._sides.source)
         if members:
             raise Refused(
-                f"member {members[0]} that Kafka coordinates reads in group {self.group}: stop its members until the"
-                " queue is done",
+                f"member {members[0]}, coordinated by Kafka, reads in group {self.group}: stop its members until the "
+                "queue is done",
                 group=self.group,
             )
         owners = {} if zk is None else group_owners(zk, self.group)
@@ -143,14 +143,14 @@ class HandOver:
         known: dict[TopicPartition, int | None] = {}
         for tp, at in found.items():
             if not isinstance(at, int) and at is not NONE:
-                raise Refused(f"where group {self.group} stands is not known: {at}",
+                raise Refused(f"the committed offset of group {self.group} is not known: {at}",
                               topic=tp.topic, partition=tp.partition, group=self.group)  # fmt: skip
             known[tp] = at if isinstance(at, int) else None
         return known
 
     @contextmanager
     def _zookeeper(self) -> Iterator[Any]:
-        """The source's ZooKeeper; None where it has none, or none was given."""
+        """Yield the source's ZooKeeper; None if there is none, or none was given."""
         from sparkpipeline.driver.zookeeper import zookeeper_of
 
         if self._sides.source_options.zookeeper_connect is None and self._storage == "kafka":

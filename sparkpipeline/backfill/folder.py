@@ -1,9 +1,10 @@
-"""The folder of a backfill: what outlives a crash.
+"""Folder of a backfill: state that outlives a crash.
 
     plan.json                       the plan: created once
-    runs/NNNN.json                  a driver began to copy: the next one waits until nothing of it can still arrive
+    runs/NNNN.json                  a driver began to copy: the next one waits until none of its requests can still
+                                    arrive
     done/LLLLL-CCCCCC.json          chunk C of lane L is copied and acknowledged
-    handed-over.json                the group's positions are written
+    handed-over.json                the group's offsets are written
 
 Every file is created exclusively and never changed.
 """
@@ -21,26 +22,27 @@ from sparkpipeline.ledger.model import utc
 
 
 class BackfillFolder:
-    """folder: as open_files takes it."""
+    """Folder of a backfill. folder: as open_files takes it."""
 
     def __init__(self, files: Files, folder: str) -> None:
         self.folder = folder.rstrip("/")
         self._files = files
 
     def plan(self) -> BackfillPlan | None:
-        """Raises LedgerDamaged."""
+        """Return the plan; None if there is none.  Raises LedgerDamaged."""
         path = f"{self.folder}/plan.json"
         return BackfillPlan.of(self._files.read(path).decode(), path) if self._files.exists(path) else None
 
     def put_plan(self, plan: BackfillPlan) -> None:
-        """Raises Refused when another run was quicker."""
+        """Write the plan.  Raises Refused if another run was quicker."""
         failpoint("backfill before plan")
         if not self._files.create(f"{self.folder}/plan.json", plan.text().encode()):
             raise Refused("another run has just planned a backfill in this folder", folder=self.folder)
         failpoint("backfill after plan")
 
     def begin_run(self, who: str, now_ms: int) -> int:
-        """Mark that copying begins; how many began before.  Raises Refused when another run begins at the same time."""
+        """Record that copying begins, and return how many runs began before.  Raises Refused when another run begins at
+        the same time."""
         before = len(self._files.list(f"{self.folder}/runs"))
         row = {"who": who, "began": utc(now_ms), "began_ms": now_ms}
         if not self._files.create(f"{self.folder}/runs/{before + 1:04}.json", f"{json.dumps(row)}\n".encode()):
@@ -48,11 +50,11 @@ class BackfillFolder:
         return before
 
     def began(self) -> bool:
-        """Whether any run has begun to copy."""
+        """True if any run has begun to copy."""
         return bool(self._files.list(f"{self.folder}/runs"))
 
     def put_done(self, done: Done) -> None:
-        """Raises Refused when the chunk has a mark: another driver is at work."""
+        """Write a chunk's mark.  Raises Refused if it has one: another driver is at work."""
         if not self._files.create(self._mark(done.lane, done.chunk), done.text().encode()):
             raise Refused(
                 f"chunk {done.chunk} of lane {done.lane} was marked by another run: only one may be at work",
@@ -60,7 +62,7 @@ class BackfillFolder:
             )
 
     def last_done(self) -> dict[int, Done]:
-        """The newest mark of each lane.  Raises LedgerDamaged."""
+        """Return the newest mark of each lane.  Raises LedgerDamaged."""
         newest: dict[int, int] = {}
         for entry in self._files.list(f"{self.folder}/done"):
             lane, chunk = map(decimal_int, entry.name.removesuffix(".json").partition("-")[::2])
@@ -70,7 +72,7 @@ class BackfillFolder:
         return {lane: Done.of(self._files.read(path).decode(), path) for lane, path in paths.items()}
 
     def handed_over(self) -> str | None:
-        """When; None: not yet."""
+        """Return when the group was handed over; None: not yet."""
         path = f"{self.folder}/handed-over.json"
         if not self._files.exists(path):
             return None

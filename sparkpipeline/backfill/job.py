@@ -1,5 +1,5 @@
-"""One backfill from its folder: planned once, on the driver, before anything is written; carried out by as many runs as
-it takes; then handed over to the group.
+"""One backfill in its folder: planned once, on the driver, before anything is written; executed by one or more runs;
+then handed over to the group.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from sparkpipeline.source.cluster import group_offsets
 from sparkpipeline.source.offsets import rank
 from sparkpipeline.source.resolver import resolve_batch
 
-REPLICATED_S = 30.0  # how long the replicas of a target may be behind when it is planned
+REPLICATED_S = 30.0  # how long the replicas of a target may lag when the backfill is planned
 OnMark = Callable[[Lane, Done], object]
 
 
 @dataclass(slots=True, kw_only=True)
 class Backfill:
-    """plan: as it is in the folder, or would be.  is_new: it is not there yet.  handed_over: when, if it was."""
+    """One backfill. plan: from the folder, or new. is_new: the plan is not in the folder yet. handed_over: when, if it
+    was."""
 
     state: BackfillFolder
     plan: BackfillPlan
@@ -55,11 +56,11 @@ class Backfill:
 
     @staticmethod
     def open(files: Files, folder: str, asked: Request | None, secrets: Request) -> Backfill:
-        """The backfill of a folder, or the one that is asked for.
+        """Return the backfill of a folder, or a new one as requested.
 
-        asked: None where a command only names the folder.  secrets: what is never written down, as given now, with the
-        addresses and the security of the clusters it is for.
-        Raises OptionRefused, Refused where the folder has another plan, and whatever planning raises.
+        asked: None if a command only names the folder. secrets: options that are never stored, as given now, with the
+        addresses and the security of their clusters.  Raises OptionRefused, Refused if the folder has another plan, and
+        the exceptions of planning.
         """
         state = BackfillFolder(files, folder)
         plan = state.plan()
@@ -83,7 +84,7 @@ class Backfill:
         other = differences(plan.request, asked) if asked is not None else []
         if other:
             raise Refused(
-                f"its plan is another: {'; '.join(other)}; name the folder alone to go on, or another folder",
+                f"it has another plan: {'; '.join(other)}; name only the folder to continue, or another folder",
                 folder=folder,
             )
         if told := unconfirmed(plan.request, secrets):
@@ -99,12 +100,12 @@ class Backfill:
 
     @property
     def left(self) -> list[Lane]:
-        """Lanes that are not copied to their ends."""
+        """Return the lanes that are not copied to their ends."""
         return [lane for lane in self.plan.lanes if self._reached(lane) < lane.until]
 
     @property
     def count_left(self) -> int:
-        """Offsets that are not copied."""
+        """Return the number of offsets that are not copied."""
         return sum(lane.until - self._reached(lane) for lane in self.left)
 
     @property
@@ -112,15 +113,15 @@ class Backfill:
         return not self.left and (self.plan.request.group is None or self.handed_over is not None)
 
     def may_repeat(self) -> int:
-        """Most messages that a run which died has left to be repeated by the next."""
+        """Return how many messages at most the next run repeats after a run that died."""
         if self.is_new or self.plan.request.exclusive or not self.state.began():
             return 0
         return sum(min(self.plan.request.chunk, lane.until - self._reached(lane)) for lane in self.left)
 
     def execute(self, spark: Any, parallel: int, on_mark: OnMark) -> CopyOutcome:
-        """Write the plan where it is new, copy what is left.
+        """Write the plan if it is new, and copy what is left.
 
-        Raises as BackfillRun.execute, and Refused where a daemon of the group is at work.
+        Raises the exceptions of BackfillRun.execute, and Refused if a daemon of the group is at work.
         """
         if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
             raise OptionRefused(
@@ -145,7 +146,8 @@ class Backfill:
         return outcome
 
     def hand_over(self) -> bool:
-        """Write the group's positions once every lane is at its end; False: there is no group, or it was done.
+        """Write the group's offsets once every lane is at its end; return False if there is no group, or it was done
+        before.
 
         Raises Refused, Mismatch.
         """
@@ -189,15 +191,15 @@ def _now_ms() -> int:
 
 
 def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> BackfillPlan:
-    """Ranges fixed, the target looked at, the group free to be handed over.
+    """Make the plan: fix the ranges, check the target, and check that the group can be handed over.
 
-    Raises OptionRefused, UnknownPartition, Refused and whatever asking a cluster raises.
+    Raises OptionRefused, UnknownPartition, Refused and the exceptions of requests to a cluster.
     """
     with sides.source_links() as source, Brokers(sides.target) as target:
         _two_clusters(source.view(), target.view())
         found = resolve_batch(sides.source_options, source, group_offsets(sides.source_options, sides.source))
         if not found:
-            raise UnknownPartition(f"the source has no {sides.source_options.subscription}")
+            raise UnknownPartition(f"the source does not have {sides.source_options.subscription}")
         refuse_internal(tp.topic for tp, _, _ in found)
         numbers = {tp: number_of(tp, source.view()) for tp, _, _ in found}
         _there(numbers, source.view(), target.view(), request.partitioning)
@@ -231,19 +233,19 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
 
 
 def hand_over_of(plan: BackfillPlan, sides: Clusters) -> HandOver | None:
-    """None: no group goes on behind this backfill.  Raises OptionRefused."""
+    """Return the group to hand over to; None: there is none.  Raises OptionRefused."""
     if plan.request.group is None:
         return None
     return HandOver(plan.request.group, plan.request.storage, sides, [lane.tp for lane in plan.lanes])
 
 
 def ends_of(plan: BackfillPlan) -> dict[TopicPartition, int]:
-    """Where the group goes on: exactly at the end of each range."""
+    """Return where the group continues: exactly at the end of each range."""
     return {lane.tp: lane.until for lane in plan.lanes}
 
 
 def bound(plan: BackfillPlan, parallel: int) -> int:
-    """Most messages that one crash of the driver can repeat: a chunk for each task at work."""
+    """Return how many messages at most one crash of the driver can repeat: a chunk per running task."""
     if plan.request.exclusive:
         return 0
     sizes = sorted((min(plan.request.chunk, lane.until - lane.start) for lane in plan.lanes), reverse=True)
@@ -279,8 +281,8 @@ def _there(numbers: Mapping[TopicPartition, int], source: ClusterView, target: C
 
 
 def number_of(tp: TopicPartition, source: ClusterView) -> int:
-    """The partition of the target: the same number; of 0.7, where partitions have none, those of the first broker that
-    has the topic from 0 on, then those of the next: as broker.partitions of a mirror numbers them."""
+    """Return the target partition: the same number.  Partitions of 0.7 are numbered from 0 by broker and index, as
+    broker.partitions of a mirror does."""
     if isinstance(tp.partition, int):
         return tp.partition
     return sorted(source.partitions(tp.topic), key=rank).index(tp.partition)

@@ -1,8 +1,8 @@
-"""Where a target's log really ends: what consumers may see, and what the leader has.
+"""Ends of a target's log: the one that consumers see, and the leader's own.
 
-A request of a killed process may still be appended a moment after, and what is appended shows to consumers only
-once every replica in sync has it.  So a log is stable when both ends are equal, and have been for as long as a broker
-may hold on to a request.
+A request of a killed process may still be appended a moment later, and appended messages become visible only once every
+in-sync replica has them.  So a log is stable when both ends are equal, and have been for as long as a broker may delay
+a request.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ LOOK_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """visible: what consumers see; stored: what the leader has."""
+    """Ends of a log. visible: the end that consumers see; stored: the leader's log end."""
 
     visible: int
     stored: int
 
 
 def ends(brokers: Brokers, tps: Iterable[TopicPartition]) -> dict[TopicPartition, End]:
-    """Both ends of each log, one question a leader.  Raises NoLeader, UnknownPartition, Unreachable."""
+    """Return both ends of each log, with one request per leader.  Raises NoLeader, UnknownPartition, Unreachable."""
     wanted = list(tps)
     visible = brokers.latest(wanted)
     stored = brokers.log_ends(wanted)
@@ -43,7 +43,7 @@ def stable_ends(
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> dict[TopicPartition, int]:
-    """The ends, once none of them has moved for still_s.
+    """Return the ends, once none of them has moved for still_s.
 
     Raises Refused, naming one that still moves or is not replicated after max_s: another program writes there.
     """
@@ -66,11 +66,11 @@ def _moves(uneven: list[TopicPartition], last: dict[TopicPartition, End], max_s:
     if uneven:
         tp = uneven[0]
         return Refused(
-            f"the leader has {last[tp].stored - last[tp].visible} messages that its replicas have not, for {max_s:g} "
+            f"the leader has {last[tp].stored - last[tp].visible} messages that its replicas have lacked for {max_s:g} "
             "s: is one of them down?",
             topic=tp.topic, partition=tp.partition, visible=last[tp].visible, stored=last[tp].stored,
         )  # fmt: skip
     return Refused(
-        f"logs of the target move since {max_s:g} s: another run of this backfill is at work, or another program"
-        " writes there (then give --shared)"
+        f"logs of the target have been moving for {max_s:g} s: another run of this backfill is active, or another "
+        "program writes there (then give --shared)"
     )

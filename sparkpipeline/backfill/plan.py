@@ -1,8 +1,8 @@
-"""What a backfill is to do and what it has done: values, and their texts.  Pure.
+"""Plan and progress of a backfill: values, and their texts.  Pure.
 
-Request     what the operator asked for; the same command again asks for the same
-Lane        one source partition: [start, until), and where its messages go: the target partition of its number, of
-            0.7, whose partitions belong to brokers, the one of its place among all of the topic
+Request     the operator's request; the same command makes the same request
+Lane        one source partition: [start, until), and the target partition: the same number, for 0.7 its position among
+            all partitions of the topic
 BackfillPlan        request and lanes: written once, before anything is copied, and never changed
 Done        one chunk of a lane, copied and acknowledged
 """
@@ -21,8 +21,8 @@ from sparkpipeline.ledger.model import utc
 from sparkpipeline.ranges import OffsetRange, in_steps, partition_of
 
 FORMAT = 1
-BYTES_OF_07 = 64 << 20  # the chunk of a backfill from 0.7, unless another is asked for
-Boundary = Callable[[TopicPartition, int, int, int], int]  # as cluster.boundaries has it
+BYTES_OF_07 = 64 << 20  # chunk of a backfill from 0.7, by default
+Boundary = Callable[[TopicPartition, int, int, int], int]  # as in cluster.boundaries
 _REACHED_BY = {
     "kafka.bootstrap.servers", "kafka.metadata.broker.list", "zookeeper.connect", "kafka.zookeeper.connect",
 }  # fmt: skip
@@ -36,42 +36,42 @@ _SECURITY = ("kafka.security.", "kafka.ssl.", "kafka.sasl.", "zookeeper.ssl.")
 
 
 def is_secret(name: str) -> bool:
-    """Whether an option is; options are taken in any case."""
+    """True if an option is secret; names of options are not case-sensitive."""
     return name.lower() in SECRETS
 
 
 def is_given_anew(name: str) -> bool:
-    """True for an option that each command gives: it is never written down, nor taken from a folder.
+    """True for an option that each command gives: it is never stored, nor read from a folder.
 
-    Those are secrets, and what names code: whoever may write the folder would have it run."""
+    These are secrets and names of code, which anyone with write access to the folder could otherwise have executed."""
     return is_secret(name) or name.lower() in CODE
 
 
 def is_connection(name: str) -> bool:
-    """True for an option that says where a cluster is or how its servers prove who they are, and is no secret."""
+    """True for an option with a cluster's addresses or the authentication of its servers that is not secret."""
     return (name.lower() in _ADDRESSES or name.lower().startswith(_SECURITY)) and not is_given_anew(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """source, target: options of format kafka08, under the names its tables have."""
+    """Request of an operator. source, target: options of format kafka08, with the names of its tables."""
 
     source: Mapping[str, str]
     target: Mapping[str, str]
     partitioning: str = "identity"  # or key
-    shared: bool = False  # others write the target partitions too: no comparing, so at least once
-    codec: str = ""  # of the target; "": as the source has it
-    chunk: int = 500_000  # offsets that are copied between two marks; of 0.7 bytes, which is little
-    group: str | None = None  # whose positions are written at the end
+    shared: bool = False  # others write the target partitions too: tails are not compared, so at least once
+    codec: str = ""  # of the target; "": as in the source
+    chunk: int = 500_000  # offsets between two marks; bytes for 0.7, for which it is little
+    group: str | None = None  # group whose offsets are written at the end
     storage: str = "zookeeper"
 
     @property
     def exclusive(self) -> bool:
-        """Whether nothing is repeated after a crash."""
+        """True if nothing is repeated after a crash."""
         return self.partitioning == "identity" and not self.shared
 
     def without_secrets(self) -> Request:
-        """Return what may be written down."""
+        """Return the request without secrets, as it may be stored."""
         return replace(
             self,
             source={k: v for k, v in self.source.items() if not is_given_anew(k)},
@@ -79,7 +79,7 @@ class Request:
         )
 
     def without_connections(self) -> Request:
-        """Return what may be written down, without addresses and security of the clusters."""
+        """Return the request without secrets, and without addresses and security of the clusters."""
         kept = self.without_secrets()
         return replace(
             kept,
@@ -90,7 +90,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A piece of a lane: source offsets [start, until)."""
+    """Piece of a lane: source offsets [start, until)."""
 
     lane: int
     number: int
@@ -100,8 +100,8 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """partition: of the source; of 0.7 "broker-index".  target_start: where the target's log ended when this was
-    planned; None where others may write it.  target: partition of the target; None: the same number."""
+    """One source partition of a plan. partition: of the source; for 0.7 "broker-index". target_start: the target's log
+    end when this was planned; None if others may write it. target: partition of the target; None: the same number."""
 
     number: int
     topic: str
@@ -124,13 +124,13 @@ class Lane:
         return OffsetRange(self.topic, partition_of(self.partition), self.start, self.until)
 
     def chunks(self, size: int, first: int = 0) -> Iterator[Chunk]:
-        """Its chunks from number `first` on."""
+        """Yield its chunks, beginning with number `first`."""
         for number, step in enumerate(in_steps(self.range, size)):
             if number >= first:
                 yield Chunk(self.number, number, step.start, step.until)
 
     def byte_chunks(self, size: int, before: Done | None, boundary: Boundary) -> Iterator[Chunk]:
-        """Of 0.7: its chunks behind a mark, each of at least `size` bytes, as far as there are, up to where an entry
+        """Yield its chunks after a mark, for 0.7: each has at least `size` bytes, if there are, and ends where an entry
         begins."""
         number, at = (0, self.start) if before is None else (before.chunk + 1, before.until)
         while at < self.until:
@@ -150,7 +150,7 @@ class BackfillPlan:
 
     @property
     def count(self) -> int:
-        """Offsets to copy: at least as many as messages; of 0.7 bytes."""
+        """Return the offsets to copy: at least as many as messages; bytes for 0.7."""
         return sum(lane.until - lane.start for lane in self.lanes)
 
     def text(self) -> str:
@@ -170,7 +170,7 @@ class BackfillPlan:
 
     @classmethod
     def of(cls, text: str, where: str) -> BackfillPlan:
-        """Raises LedgerDamaged."""
+        """Parse a plan.  Raises LedgerDamaged."""
         row = _document(text, where)
         try:
             return cls(
@@ -182,24 +182,24 @@ class BackfillPlan:
                 version=row["version"],
             )
         except (KeyError, TypeError, AttributeError) as exc:
-            raise LedgerDamaged(f"is no plan of a backfill: {exc}", file=where) from None
+            raise LedgerDamaged(f"is not a plan of a backfill: {exc}", file=where) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What a task did with a chunk."""
+    """Result of a task for a chunk."""
 
     messages: int
     bytes: int  # of keys and values
-    kept: int = 0  # of the messages: were there already, compared and not sent again
-    may_repeat: int = 0  # sent again without knowing: at most so many are there twice
-    resyncs: int = 0  # times that the target's tail was read because an answer was missing
+    kept: int = 0  # messages that were stored already: compared and not sent again
+    may_repeat: int = 0  # messages sent again after an unknown outcome: at most this many are stored twice
+    resyncs: int = 0  # number of times that the target's tail was read because a response was missing
     target_until: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The mark of a chunk.  total_: of its lane up to and with it."""
+    """Mark of a chunk. total_: of its lane up to and including it."""
 
     lane: int
     chunk: int
@@ -218,16 +218,16 @@ class Done:
 
     @classmethod
     def of(cls, text: str, where: str) -> Done:
-        """Raises LedgerDamaged."""
+        """Parse a mark.  Raises LedgerDamaged."""
         row = _document(text, where)
         try:
             return cls(**{field.name: row[field.name] for field in fields(cls)})
         except (KeyError, TypeError) as exc:
-            raise LedgerDamaged(f"is no mark of a backfill: {exc}", file=where) from None
+            raise LedgerDamaged(f"is not a mark of a backfill: {exc}", file=where) from None
 
     @classmethod
     def after(cls, before: Done | None, chunk: Chunk, copied: Copied, now_ms: int) -> Done:
-        """The mark of a chunk behind another."""
+        """Return the mark of a chunk that follows another."""
         return cls(
             lane=chunk.lane,
             chunk=chunk.number,
@@ -244,19 +244,20 @@ class Done:
 
 
 def differences(planned: Request, asked: Request) -> list[str]:
-    """What a second command asks for that the plan does not say: sentences."""
+    """Return errors for requests of a second command that differ from the plan."""
     found = []
     for field in fields(Request):
         was, is_ = getattr(planned, field.name), getattr(asked.without_secrets(), field.name)
         if was != is_:
-            found.append(f"{field.name} {_shown(is_)} is asked for, {_shown(was)} was planned")
+            found.append(f"{field.name} {_shown(is_)} is requested, {_shown(was)} was planned")
     return found
 
 
 def unconfirmed(planned: Request, given: Request) -> list[str]:
-    """What the plan says of a cluster's addresses and security, and the command does not confirm: sentences.
+    """Return errors for a cluster's addresses and security in the plan that the command does not confirm.
 
-    A command that gives a secret for a cluster says whom it is for: whoever may write the folder would be told it."""
+    A command with a secret for a cluster has to name the cluster: otherwise anyone with write access to the folder
+    could redirect the secret."""
     found = []
     for side in ("source", "target"):
         was, is_ = _connection(getattr(planned, side)), _connection(getattr(given, side))
@@ -270,7 +271,7 @@ def unconfirmed(planned: Request, given: Request) -> list[str]:
 
 
 def _connection(options: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Connection options by name in lower case; a name in several cases is there several times."""
+    """Return connection options by name in lower case; a name in several cases occurs several times."""
     return sorted(
         ((name.lower(), value) for name, value in options.items() if is_connection(name)), key=lambda pair: pair[0]
     )
@@ -281,27 +282,27 @@ def _of(pairs: list[tuple[str, Any]], name: str) -> str:
 
 
 def check(request: Request) -> None:
-    """Raises OptionRefused for what contradicts itself."""
+    """Raise OptionRefused for contradicting options."""
     if request.partitioning not in ("identity", "key"):
         raise OptionRefused(f"{request.partitioning} is neither identity nor key", option="--partitioning")
     if request.chunk < 1:
-        raise OptionRefused("a chunk has at least one offset", option="--chunk")
+        raise OptionRefused("a chunk must have at least one offset", option="--chunk")
     if request.group is not None and not request.source.get("zookeeper.connect") and request.storage != "kafka":
         raise OptionRefused(
-            "a queue looks in the source's ZooKeeper whether a daemon is at work: give --source-zookeeper, or for a"
+            "the source's ZooKeeper shows whether a daemon is at work: give --source-zookeeper, or for a"
             " group of a cluster without ZooKeeper --offsets-storage kafka",
             option="--group",
         )
     chosen = {name.lower() for name in request.source} & {"subscribe", "subscribepattern", "assign"}
     if len(chosen) != 1:
         raise OptionRefused(
-            "one of --topics, --topics-pattern and --partitions says what is copied:"
-            f" {'several are' if chosen else 'none is'} given",
+            "give exactly one of --topics, --topics-pattern and --partitions: "
+            f"{'several are' if chosen else 'none is'} given",
             option="--topics",
         )
     for side, options in (("source", request.source), ("target", request.target)):
         if not _REACHED_BY & {name.lower() for name in options}:
-            raise OptionRefused(f"or --{side}-zookeeper says where the cluster is", option=f"--{side}-brokers")
+            raise OptionRefused(f"or --{side}-zookeeper is needed to find the cluster", option=f"--{side}-brokers")
 
 
 def _shown(value: Any) -> str:
@@ -312,7 +313,7 @@ def _document(text: str, where: str) -> dict[str, Any]:
     try:
         row = json_value(text)
     except ValueError as exc:
-        raise LedgerDamaged(f"is no JSON: {exc}", file=where) from None
+        raise LedgerDamaged(f"is not JSON: {exc}", file=where) from None
     if not isinstance(row, dict) or row.get("format") != FORMAT:
         raise LedgerDamaged("was written by another version", file=where)
     return row

@@ -1,7 +1,7 @@
-"""A plan carried out: lanes side by side, the chunks of a lane one after the other, a Spark job each.
+"""Execution of a plan: lanes in parallel, the chunks of a lane one after the other, each as a Spark job.
 
 A chunk is marked when all of it is acknowledged.  Messages of one source partition keep their order, and at most one
-chunk of a lane can be half done when the driver dies.  A lane that fails stops; the others go on to their ends.
+chunk of a lane can be half done when the driver dies.  A lane that fails stops; the others continue to their ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS.update((kind.code, kind) for kind in PipelineError.__subclasses__())
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A PipelineError as a task returns it: exceptions do not come through Spark in one piece."""
+    """PipelineError as returned by a task: Spark does not pass exceptions on intact."""
 
     code: str
     sentence: str
@@ -44,14 +44,14 @@ class Failed:
 
 @dataclass(slots=True)
 class CopyOutcome:
-    """done: the newest mark of each lane; failures: why a lane stopped."""
+    """Result of a run. done: the newest mark of each lane; failures: why a lane stopped."""
 
     done: dict[int, Done] = field(default_factory=dict)
     failures: dict[int, Exception] = field(default_factory=dict)
 
 
 class BackfillRun:
-    """One driver's try.
+    """One run of a driver.
 
     copy     carries a task out somewhere; cancel ends all that are on their way
     on_mark  called with a lane and its newest mark, in any thread
@@ -76,9 +76,9 @@ class BackfillRun:
         self._partitions = {lane.topic: len(view.partitions(lane.topic)) for lane in plan.lanes}
 
     def execute(self, who: str, parallel: int) -> CopyOutcome:
-        """All lanes to their ends, `parallel` at a time.
+        """Copy all lanes to their ends, `parallel` at a time.
 
-        Raises PipelineError where nothing could begin: another run is at work, or the target does not come to rest.
+        Raises PipelineError if nothing could begin: another run is at work, or the target's logs keep moving.
         """
         self._outcome.done = self._state.last_done()
         done = self._outcome.done
@@ -101,14 +101,14 @@ class BackfillRun:
         return self._outcome
 
     def _chunks(self, lane: Lane) -> Iterator[Chunk]:
-        """Those without a mark."""
+        """Yield the chunks without a mark."""
         done, size = self._outcome.done.get(lane.number), self._plan.request.chunk
         if isinstance(lane.tp.partition, BrokerPartition):
             return lane.byte_chunks(size, done, self._sides.boundary)
         return lane.chunks(size, 0 if done is None else done.chunk + 1)
 
     def _at_rest(self, left: list[Lane]) -> None:
-        """Another run copied before: wait until none of its requests can still arrive."""
+        """Wait until no request of an earlier run can still arrive."""
         if self._plan.request.shared:
             return  # others write there all the time
         tps = [lane.target_tp for lane in left]
@@ -154,7 +154,8 @@ class BackfillRun:
 
 
 def on_spark(spark: Any) -> Callable[[ChunkTask], Copied]:
-    """Each task as a job of one task, from whatever thread asks.  Raises the task's PipelineError."""
+    """Return a function that runs each task as a job of one task, from any thread.  It raises the task's
+    PipelineError."""
     context = spark.sparkContext
 
     def copy(task: ChunkTask) -> Copied:
@@ -168,8 +169,8 @@ def on_spark(spark: Any) -> Callable[[ChunkTask], Copied]:
 
 
 def handed_back(task: ChunkTask) -> Copied | Failed:
-    """In a Spark task: what came of it.  An error of ours is handed back, so that Spark does not try it again; whatever
-    else goes wrong is Spark's to try."""
+    """Run in a Spark task, and return the result.  Our errors are returned, so that Spark does not retry them; Spark
+    retries after other errors."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -1,1 +1,1 @@
-"""A cluster's brokers, asked by the driver and by tasks over plain blocking links."""
+"""Access to a cluster's brokers over plain blocking links, for the driver and for tasks."""

@@ -1,4 +1,4 @@
-"""How a cluster is reached: what the driver knows and each task is given.
+"""Access to a cluster: found by the driver and passed to each task.
 
 ClusterAccess      addresses, release, security, timeouts and retries: a value, pickled with every reader
 release_or_auto    option type of `protocol`: auto, or the release that is meant
@@ -31,40 +31,41 @@ MAX_OTHERS_MS = 3000  # for a broker that is down, once one of the cluster has a
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """Addresses of some of the brokers, and how to speak to all of them.
+    """Addresses of some of the brokers, and settings for connections to all of them.
 
     release is one of kafkawire.dialects ("0.8.2", "0.9", "0.10" ..): never "auto", which the driver resolves first.
-    versions: api key and version of each request, as the driver negotiated them; none: those of the release.
-    brokers: all of them by id, where they tell nothing of each other (0.7): as the driver found them in ZooKeeper.
-    security: TLS and logins; its passwords are masked where it is printed, and pickled.
-    committed: messages of transactions are read once these are committed (read_committed), and logs end there.
+    versions: api key and version of each request, as the driver negotiated them; none: those of the release. brokers:
+    all of them by id, if they do not describe each other (0.7), as found by the driver in ZooKeeper. security: TLS and
+    logins; its passwords are masked where it is printed, and pickled. committed: messages of transactions are read once
+    these are committed (read_committed), and logs end there.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
     release: str = "0.8.2"
     client_id: str = "sparkpipeline"
     socket_timeout_ms: int = 30000
-    retries: int = RETRIES  # of a fetch, or of a question that a broker does not answer: fetchOffset.numRetries
+    retries: int = RETRIES  # of a fetch, or of a request that a broker does not answer: fetchOffset.numRetries
     retry_interval_ms: int = RETRY_INTERVAL_MS
     brokers: tuple[Broker, ...] = ()
     versions: tuple[tuple[int, int], ...] = ()
     security: Security = OPEN
     committed: bool = True
-    election_ms: int = 30000  # a partition without a leader is asked for again so long: a broker's session takes 6 s
+    election_ms: int = 30000  # time for which a partition without a leader is retried: a broker's session takes 6 s
 
     @property
     def retry(self) -> RetryPolicy:
-        """A leader that was just looked up is asked at once, then after waits that double from retry_interval_ms."""
+        """Return the retry policy: a leader that was just looked up is asked at once, then after waits that double from
+        retry_interval_ms."""
         backoff = Backoff(self.retry_interval_ms / 1000, MAX_WAIT_S)
         return RetryPolicy(self.retries, backoff, at_once=1, election_s=self.election_ms / 1000)
 
     @property
     def spoken(self) -> Dialect:
-        """How to speak to the brokers."""
+        """Return the dialect of the brokers."""
         return _spoken(self.release, self.versions)
 
     def links(self, buffers: Buffers | None = None, timeout_ms: int | None = None) -> Links:
-        """Connections to the brokers, not opened yet.  timeout_ms: another one than socket_timeout_ms."""
+        """Return links to the brokers, not opened yet. timeout_ms: instead of socket_timeout_ms."""
         wait_ms = self.socket_timeout_ms if timeout_ms is None else timeout_ms
         return Links(self.client_id, self.security.connect(), timeout_ms=wait_ms, buffers=buffers)
 
@@ -95,10 +96,10 @@ def release_or_auto(raw: object) -> str:
 def resolved(release: str, access: ClusterAccess) -> ClusterAccess:
     """The access with the release, and the versions of requests, that the option `protocol` means.
 
-    A release that is named is taken as it is.  auto: every broker of the cluster is asked, the first of the bootstrap
-    list that answers for the others (kafkawire.cluster.release), and what all of them take is spoken: also in the
-    middle of an upgrade.  A broker that does not answer counts as what the others are.
-    Raises OptionRefused, and Unreachable naming every broker.
+    A named release is used unchanged. auto: every broker of the cluster is asked, found through the first one of the
+    bootstrap list that answers (kafkawire.cluster.release), and the versions that all support are used, also during an
+    upgrade.  A broker that does not answer counts as the others' release. Raises OptionRefused, and Unreachable naming
+    every broker.
     """
     if release != AUTO:
         return replace(access, release=release)
@@ -110,7 +111,7 @@ def resolved(release: str, access: ClusterAccess) -> ClusterAccess:
 
 
 def _asked(access: ClusterAccess) -> Iterator[BrokerRelease]:
-    """What the brokers show themselves to be, at least one.  Raises Unreachable."""
+    """Yield the releases of the brokers, at least one.  Raises Unreachable."""
     tried: list[str] = []
     first = None
     for host, port in access.bootstrap:
@@ -121,8 +122,8 @@ def _asked(access: ClusterAccess) -> Iterator[BrokerRelease]:
             tried.append(str(lost))
     if first is None:
         raise Unreachable(
-            f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'} (of Kafka 0.7 none ever"
-            " would: protocol=0.7 with zookeeper.connect reads it)"
+            f"no broker of the cluster answers: {'; '.join(tried) or 'no broker is known'} (brokers of Kafka 0.7 "
+            "never answer: use protocol=0.7 with zookeeper.connect)"
         )
     yield first
     links = access.links()
@@ -130,7 +131,7 @@ def _asked(access: ClusterAccess) -> Iterator[BrokerRelease]:
         source = MetadataSource([(first.broker.host, first.broker.port)], negotiated([first]), links)
         others = source.read(None).brokers.values()
     except NobodyResponds:
-        return  # who is asked next says why
+        return  # the next broker asked gives the reason
     finally:
         links.close()
     quickly = replace(access, socket_timeout_ms=min(access.socket_timeout_ms, MAX_OTHERS_MS))
@@ -143,6 +144,6 @@ def _asked(access: ClusterAccess) -> Iterator[BrokerRelease]:
 
 
 def _ask(broker: Broker, access: ClusterAccess) -> BrokerRelease:
-    """Raises LinkLost."""
+    """Ask a broker for its release.  Raises LinkLost."""
     connect = access.security.connect()
     return ask_release(broker, connect, timeout_ms=access.socket_timeout_ms, client_id=access.client_id)

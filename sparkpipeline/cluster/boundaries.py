@@ -1,16 +1,15 @@
 """Entry boundaries in a log whose offsets are bytes (0.7): the only places where a range may be cut.
 
-No broker tells them.  How they are found:
+Brokers do not report them.  They are found as follows:
 
-    near    a few megabytes behind a known boundary: entries are hopped over from there
-    far     bytes are fetched, and what looks like an entry by its checksum is followed from entry to entry.  It may be
-            one inside another (a payload that holds entries as they are, a wrapper that could not be compressed).  But
-            behind the outer entry the chain is at a real boundary, and after as many bytes as the largest entry has it
-            is behind the outer entry
-    ends    of segments: none goes on in the next one
+    near    up to a few megabytes after a known boundary: entries are skipped from there
+    far     bytes are fetched, and entries recognized by their checksum are followed one by one.  The first may be
+            inside another (a payload with uncompressed entries).  But after the outer entry the chain is at a real
+            boundary, and after as many bytes as the largest entry has, the outer entry has ended
+    ends    of segments: no entry continues in the next one
 
-An entry that is larger than that could hide a whole chain of others.  Then a range is cut inside of it: the task that
-reads the range fails, and nothing of it is used.
+A larger entry could hide a whole chain of others.  Then a range is cut inside it: the task that reads the range fails,
+and none of its rows are used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, CorruptData, DataLoss
 from sparkpipeline.ranges import OffsetRange
 
-MAX_ENTRY_BYTES = 1 << 20  # bytes of an entry: brokers of 0.7.2 take 1,000,000, unless max.message.size says otherwise
+MAX_ENTRY_BYTES = 1 << 20  # bytes of an entry: 0.7.2 brokers accept 1,000,000, unless max.message.size is set
 NEAR_BYTES = 4 << 20
 PROBE_BYTES = 64 << 10
 MAX_FETCH_BYTES = 64 << 20  # of a fetch
@@ -35,15 +34,15 @@ Boundary = Callable[[TopicPartition, int, int, int], int]
 
 
 class EntryBoundaries:
-    """Call it: the first offset that is found at or behind `at` where an entry begins; `until`, where there is none
-    before it.  known <= at and until: such places themselves.
+    """Callable that returns the first offset at or after `at` where an entry begins, or `until` if there is none before
+    it. known (<= at) and until are boundaries.
 
     largest: bytes that no entry exceeds; a reader with larger fetches than usual expects larger entries.
     """
 
     @staticmethod
     def of(brokers: Brokers, fetch_bytes: int) -> EntryBoundaries:
-        """For a reader with fetches of so many bytes."""
+        """Return it for a reader with fetches of that many bytes."""
         return EntryBoundaries(brokers, max(MAX_ENTRY_BYTES, fetch_bytes))
 
     def __init__(self, brokers: Brokers, largest: int = MAX_ENTRY_BYTES) -> None:
@@ -51,7 +50,8 @@ class EntryBoundaries:
         self._largest = largest
 
     def __call__(self, tp: TopicPartition, known: int, at: int, until: int) -> int:
-        """Raises OffsetOutOfRange, DataLoss, CorruptData, CodecMissing, NoLeader, and what asking a leader raises."""
+        """Raises OffsetOutOfRange, DataLoss, CorruptData, CodecMissing, NoLeader, and the exceptions of requests to a
+        leader."""
         if at >= until:
             return until
         if at - known <= max(NEAR_BYTES, self._largest):
@@ -59,7 +59,8 @@ class EntryBoundaries:
         return min(self._synced(tp, at, until), until)
 
     def begins(self, tp: TopicPartition, at: int) -> bool:
-        """Whether an entry begins there, as far as its checksum and what follows it tell.  Raises as __call__."""
+        """True if an entry begins there, judged by its checksum and the bytes after it.  Raises the exceptions of
+        __call__."""
         size = PROBE_BYTES
         while True:
             buffer = self._fetched(tp, at, size).buffer
@@ -83,10 +84,10 @@ class EntryBoundaries:
         return position
 
     def _larger(self, tp: TopicPartition, position: int, size: int, needed: int) -> int:
-        """What to fetch where not even one entry came."""
+        """Return the fetch size to use if not even one entry came."""
         if size >= MAX_FETCH_BYTES or needed <= size:
             raise CorruptData(
-                "no entry begins here, or one that is larger than any fetch: where to cut the range is not known",
+                "no entry begins here, or it is larger than any fetch: the place to cut the range is not known",
                 topic=tp.topic, partition=tp.partition, offset=position,
             )  # fmt: skip
         return min(MAX_FETCH_BYTES, needed)
@@ -108,7 +109,7 @@ class EntryBoundaries:
             size *= 2
 
     def _chain_end(self, tp: TopicPartition, at: int, row: FetchedPartition) -> int | None:
-        """The first border that can be trusted in these bytes."""
+        """Return the first border in these bytes that is certain."""
         since: int | None = 0
         while since is not None:
             begin = self._brokers.dialect.messages.next_border(row.buffer, since)
@@ -127,7 +128,7 @@ class EntryBoundaries:
         return None
 
     def _leads_nowhere(self, tp: TopicPartition, position: int, tail: memoryview) -> bool:
-        """Whether what follows a chain is no entry, and not just the beginning of one."""
+        """True if the bytes after a chain are not an entry, not even the beginning of one."""
         _, scan = self._set(tp, position, tail)
         return scan.damage is not None or scan.needed > self._largest
 
@@ -144,7 +145,7 @@ class EntryBoundaries:
     def _fetched(self, tp: TopicPartition, position: int, size: int) -> FetchedPartition:
         row = self._brokers.fetch(tp, position, size)
         if not len(row.buffer):
-            raise DataLoss("the log ends before a range that was to be cut", topic=tp.topic, partition=tp.partition,
+            raise DataLoss("the log ends before the range to be cut", topic=tp.topic, partition=tp.partition,
                            requested=position)  # fmt: skip
         return row
 
@@ -153,7 +154,7 @@ class EntryBoundaries:
 
 
 def _first_at(found: MessageSet, position: int, at: int) -> int:
-    """The first border of a set at or behind `at`, which is not behind its end."""
+    """Return the first border of a set at or after `at`, which is not after the set's end."""
     for run in found.runs:
         if position >= at:
             return position
@@ -165,7 +166,7 @@ def _first_at(found: MessageSet, position: int, at: int) -> int:
 
 
 def offsets_are_bytes(brokers: Brokers) -> bool:
-    """Whether offsets are bytes, so that not every one of them is a message's."""
+    """True if offsets are bytes, so that not every number is a valid offset."""
     return brokers.dialect.offsets.entries_only
 
 
@@ -175,15 +176,16 @@ def ends_at_boundaries(
     log_end: Mapping[TopicPartition, int],
     border: Boundary,
 ) -> dict[TopicPartition, int]:
-    """Ends of ranges, moved on to where an entry begins; those that are a log's end already, or a begin, stay."""
+    """Return the ends of ranges, moved forward to where an entry begins; ends equal to a log's end or a range's begin
+    are unchanged."""
     return {
         tp: at if at in (begin[tp], log_end[tp]) else border(tp, begin[tp], at, log_end[tp]) for tp, at in end.items()
     }
 
 
 def cut_at_boundaries(pieces: Iterable[OffsetRange], border: Boundary) -> list[OffsetRange]:
-    """Ranges in order, some of them neighbours cut from one: each cut moved on to where an entry begins.  What
-    has nothing left is left out."""
+    """Return ranges in order, some cut from one range, with each cut moved forward to where an entry begins.  Empty
+    ranges are left out."""
     found: list[OffsetRange] = []
     listed = list(pieces)
     ends: dict[TopicPartition, int] = {}

@@ -1,10 +1,10 @@
-"""A cluster asked by plain blocking links: where partitions are, where their logs begin and end, what was at a time.
+"""Client of a cluster over plain blocking links: leaders of partitions, begins and ends of logs, offsets by time.
 
-Used by the driver and by tasks; open it where it is used, it does not pickle.  One caller at a time.  Metadata is asked
-for all topics, never by name: that would create them.
+Used by the driver and by tasks; open it where it is used, it does not pickle.  One caller at a time.  Metadata is
+requested for all topics, never by name, which could create them.
 
 It is a kafkawire.cluster.client.KafkaClient with the retries of a ClusterAccess, whose failures are errors of
-sparkpipeline.errors with topic, partition and broker: one partition that cannot be asked ends a query.
+sparkpipeline.errors with topic, partition and broker: one unavailable partition ends a query.
 """
 
 from __future__ import annotations
@@ -39,22 +39,21 @@ from sparkpipeline.errors import CorruptData, MessageTooLarge, OffsetOutOfRange,
 from zkconsumer.refusals import OffsetOutOfRange as Gone
 from zkconsumer.refusals import refusal
 
-UNSUPPORTED_FORMAT = 43  # a log in format v0 has no times to look up: ListOffsets v1 says so
-BY_SEGMENT = dialect("0.10.0")  # speaks ListOffsets v0, which every broker up to 3.9 answers
-SETTINGS = "settings"  # the purpose of links that ask for settings of topics, and what a log holds
-RELEASE = "release"  # the purpose of links that ask what a broker takes
-BATCH_BYTES = 16384  # the first batch comes whole anyway
+UNSUPPORTED_FORMAT = 43  # a log in format v0 has no timestamps to look up; ListOffsets v1 answers with this code
+BY_SEGMENT = dialect("0.10.0")  # uses ListOffsets v0, which every broker up to 3.9 supports
+SETTINGS = "settings"  # purpose of links that request settings of topics, and the content of logs
+RELEASE = "release"  # purpose of links that ask for a broker's versions
+BATCH_BYTES = 16384  # the first batch is returned whole anyway
 CLEANUP_POLICY = "cleanup.policy"
-SEARCH = "times"  # the purpose of links that read messages to find one
-FETCH_BYTES = 1024 * 1024  # of a fetch that looks for a time
+SEARCH = "times"  # purpose of links that read messages to find one
+FETCH_BYTES = 1024 * 1024  # of a fetch that searches for a time
 MAX_FETCH_BYTES = 64 * 1024 * 1024
-_UNKNOWN = 3  # a broker's code: no such partition
+_UNKNOWN = 3  # a broker's code: unknown topic or partition
 
 
 class Brokers:
-    """known     leaders that the planner found; believed until a refresh is asked for
-    leaders   where they are looked up, where the brokers do not describe themselves and more than access says can be
-              known
+    """known     leaders that the planner found; used until a refresh is requested
+    leaders   source of leaders, if the brokers do not describe themselves and access does not have all
     buffers   as Links takes them
     """
 
@@ -72,7 +71,7 @@ class Brokers:
         self.dialect: Dialect = access.spoken
         self.links = access.links(buffers)
         self._sleep, self._now = sleep, now
-        self._has_batches: dict[Broker, bool] = {}  # whether a broker takes recordbatches.VERSION
+        self._has_batches: dict[Broker, bool] = {}  # whether a broker supports recordbatches.VERSION
         self._metadata = MetadataSource(access.bootstrap, self.dialect, self.links)
         known = known or {}
         self._client = KafkaClient(
@@ -95,21 +94,22 @@ class Brokers:
     # ---- leaders -----------------------------------------------------------------------------------------------------
 
     def view(self, refresh: bool = False) -> ClusterView:
-        """All topics with their partitions and leaders; cached.  Raises Unreachable, naming every broker tried."""
+        """Return all topics with their partitions and leaders; cached.  Raises Unreachable, naming every broker
+        tried."""
         with self._translated():
             return self._client.view(refresh=refresh)
 
     def leader(self, tp: TopicPartition, refresh: bool = False) -> Broker:
-        """The leader of a partition; refresh: the broker that was thought to lead it does not.
+        """Return the leader of a partition. refresh: the presumed leader was wrong.
 
         Raises UnknownPartition, NoLeader or Unreachable after the retries.
         """
         return self.leaders([tp], refresh)[tp]
 
     def leaders(self, tps: Iterable[TopicPartition], refresh: bool = False) -> dict[TopicPartition, Broker]:
-        """The same for many, with one refresh for all of them."""
+        """Return the leaders of partitions, with one refresh for all of them."""
         if refresh:
-            self._metadata.turn()  # what the last broker said did not help
+            self._metadata.turn()  # the last broker's answer did not help
         with self._translated():
             found = self._client.leaders(tps, refresh=refresh)
         missing = {tp: leader for tp, leader in found.items() if isinstance(leader, NoLeader)}
@@ -122,13 +122,14 @@ class Brokers:
         return self.links.link(broker, purpose)
 
     def attempts(self) -> Iterator[Attempt]:
-        """The tries of a request, with the waits between them, as access.retry has them."""
+        """Yield the tries of a request, with the waits of access.retry between them."""
         return self.access.retry.attempts(self._sleep, self._now)
 
     def cleanup_policy(self, topic: str, broker: Broker) -> str | None:
-        """The cleanup.policy of a topic, its own or that of the brokers, as this broker tells it.
+        """Return the cleanup.policy of a topic, its own or the brokers' default, from this broker.
 
-        "": it does not tell this user; None: a release before 0.11, which tells no settings.  Raises LinkLost.
+        "": the broker does not allow this user to read it; None: a release before 0.11, which does not return settings.
+        Raises LinkLost.
         """
         if adminapis.DESCRIBE_CONFIGS.key not in self.dialect.versions:
             return None
@@ -138,8 +139,8 @@ class Brokers:
         return str(told[CLEANUP_POLICY].value)
 
     def log_at(self, tp: TopicPartition, at: int, broker: Broker) -> recordbatches.LogBatches | None:
-        """What a broker's log holds at an offset, asked in its own format, whatever release it is read as; None: it is
-        of a release before 0.11, and has no record batches.  Raises LinkLost, CorruptData."""
+        """Return the record batches of a broker's log at an offset, in the log's own format; None for a release before
+        0.11, which has none.  Raises LinkLost, CorruptData."""
         if not self.dialect.describes_itself:
             return None
         if broker not in self._has_batches:
@@ -157,7 +158,7 @@ class Brokers:
             raise CorruptData(str(damage), **_where(tp, at)) from damage
 
     def _asked_once(self, broker: Broker, request: Request[Any]) -> Any:
-        """Ask on a connection of its own: an old broker may close it."""
+        """Send a request on a separate connection, because an old broker may close it."""
         try:
             return self.links.call(broker, RELEASE, request)
         finally:
@@ -166,16 +167,17 @@ class Brokers:
     # ---- offsets -----------------------------------------------------------------------------------------------------
 
     def earliest(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that each log still holds: one request a leader.  Raises as leader, and Refused."""
+        """Return the first offset of each log, with one request per leader.  Raises the exceptions of leader, and
+        Refused."""
         return self._ends(tps, EARLIEST)
 
     def latest(
         self, tps: Iterable[TopicPartition], reached: Mapping[TopicPartition, int] | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset of the next message to come in each log, as far as it is replicated; with access.committed, and
-        where there are transactions, the last stable offset: the first of a transaction that is not over.
+        """Return the high watermark of each log; with access.committed, if brokers have transactions, the last stable
+        offset: the first one of an open transaction.
 
-        reached: what was read of logs; an end below that is asked for again (KafkaClient.list_ends).
+        reached: offsets up to which logs were read; a smaller end is requested again (KafkaClient.list_ends).
         """
         at_least = {tp: (reached or {}).get(tp, 0) for tp in tps}
         with self._translated():
@@ -183,22 +185,22 @@ class Brokers:
         return self._known(found)
 
     def log_ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The same, with what is not replicated yet."""
+        """Return the log end of each log, including messages that are not replicated yet."""
         return self._ends(tps, LATEST, DEBUGGING)
 
     def at_time(self, times: Times) -> dict[TopicPartition, int | None]:
-        """Where to begin for messages of a time (ms since 1970) or later; None: the log has none so late.
+        """Return where to begin for messages of a time (ms since 1970) or later; None: the log has no such message.
 
-        From 0.10.1 on the first message with that timestamp or a later one.  Before, and in logs of format v0, the
-        beginning of the newest segment file last written at or before that time: it and what follows it also hold
-        messages that are older (first_since() skips those that say so).  Where no file is so old, the log's beginning.
+        In 0.10.1 and later this is the first message with that timestamp or a later one.  Before, and in logs of format
+        v0, it is the beginning of the newest segment file last written at or before that time, which also has older
+        messages (first_since() skips those with a timestamp); if no file is that old, the log's beginning.
         """
         by_message = self.dialect.speaks(apis.LIST_OFFSETS.key) >= 1
         found, left = self._by_message(times) if by_message else ({}, dict(times))
         if not left:
             return found
         at = self._offsets(self._asked(left, BY_SEGMENT if by_message else None))
-        ends = self.latest(left)  # asked after the times: what was the end then may have moved since
+        ends = self.latest(left)  # requested after the times, since the end may have moved since
         starts = self.earliest([tp for tp in left if at[tp] is None])
         for tp in left:
             start = at[tp]
@@ -207,7 +209,7 @@ class Brokers:
         return found
 
     def _by_message(self, times: Times) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, int]]:
-        """Answers by message, and the times of partitions whose logs have none in their messages."""
+        """Return the answers by message, and the times of partitions whose messages have no timestamps."""
         found = self._asked(times)
         old = {tp for tp, said in found.items() if said.code == UNSUPPORTED_FORMAT}
         told = self._offsets({tp: said for tp, said in found.items() if tp not in old})
@@ -235,7 +237,7 @@ class Brokers:
             )
 
     def _offsets(self, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int | None]:
-        """Raises UnknownPartition, NoLeader, Unreachable, Refused."""
+        """Return the offsets.  Raises UnknownPartition, NoLeader, Unreachable, Refused."""
         missing = {tp: said.error for tp, said in found.items() if isinstance(said.error, NoLeader)}
         if missing:
             raise self._leaderless(missing)
@@ -247,19 +249,19 @@ class Brokers:
         if isinstance(said.error, NobodyResponds):
             raise self._unreachable(said.error)
         where = _where(tp) | {"broker": None if said.broker is None else f"{said.broker.host}:{said.broker.port}"}
-        tried = f", also when asked {said.tries} times" if said.retriable else ""
+        tried = f", after {said.tries} tries" if said.retriable else ""
         if said.code == _UNKNOWN:
-            raise errors.UnknownPartition(f"the broker has no such partition{tried}", **where)
+            raise errors.UnknownPartition(f"the broker does not have the partition{tried}", **where)
         if said.moved:
             raise errors.NoLeader(f"the leader does not answer for it{tried}: {said.error}", **where)
-        raise Refused(f"the broker does not tell offsets of it{tried}: {said.error}", **where)
+        raise Refused(f"the broker refuses its offsets{tried}: {said.error}", **where)
 
     # ---- messages ----------------------------------------------------------------------------------------------------
 
     def fetch(self, tp: TopicPartition, at: int, size: int) -> FetchedPartition:
-        """One fetch of at most `size` bytes, asked again of another leader where that may help.
+        """Fetch at most `size` bytes once, and retry with another leader if that may help.
 
-        Raises OffsetOutOfRange, Refused, NoLeader, and as leader."""
+        Raises OffsetOutOfRange, Refused, NoLeader, and the exceptions of leader."""
         d = self.dialect
         refresh, why = False, ""
         for _ in self.attempts():
@@ -282,11 +284,11 @@ class Brokers:
         raise errors.NoLeader(f"its leader does not answer: {why}", **_where(tp, at))
 
     def first_since(self, tp: TopicPartition, at: int, time_ms: int, until: int) -> int:
-        """The first offset from `at` on that may be of time_ms (ms since 1970) or later; until where there is none.
+        """Return the first offset from `at` that may be of time_ms (ms since 1970) or later; until if there is none.
 
-        Reads forward: for brokers whose own answer is only as fine as a segment file.  A message without a timestamp
-        (format v0) cannot be called older: reading ends there, so that in a log of 0.9 the answer is `at` itself after
-        one fetch.  Raises as fetch, and MessageTooLarge, CorruptData.
+        Reads forward, for brokers that only answer by segment file.  A message without a timestamp (format v0) may be
+        of that time: reading ends there, so that in a log of 0.9 the result is `at` after one fetch.  Raises the
+        exceptions of fetch, and MessageTooLarge, CorruptData.
         """
         for message_set in self._sets(tp, at, until):
             for columns in message_set.pieces():
@@ -301,7 +303,7 @@ class Brokers:
         return until
 
     def _sets(self, tp: TopicPartition, at: int, until: int) -> Iterator[MessageSet]:
-        """Consecutive sets from `at` on, until one reaches `until` or the log ends."""
+        """Yield consecutive sets from `at`, until one reaches `until` or the log ends."""
         size, committed = FETCH_BYTES, self.access.committed
         while at < until:
             found = judged(self.dialect, tp, at, self.fetch(tp, at, size), size, committed)
@@ -327,7 +329,7 @@ class Brokers:
             raise self._unreachable(failed) from failed
 
     def _unreachable(self, failed: NobodyResponds) -> PipelineError:
-        if isinstance(failed.__cause__, PipelineError):  # ZooKeeper, which has told it in full
+        if isinstance(failed.__cause__, PipelineError):  # ZooKeeper's error, which is complete
             return failed.__cause__
         return errors.Unreachable(f"{failed}; is the list of brokers right, and protocol={self.access.release}?")
 
@@ -335,7 +337,7 @@ class Brokers:
         return leaderless(self.view(), list(missing), max(leader.tries for leader in missing.values()))
 
     def close(self) -> None:
-        """Close every link.  Brokers can be used on: links are opened again."""
+        """Close every link.  The object can still be used: links are opened again."""
         self.links.close()
 
     def __enter__(self) -> Brokers:
@@ -346,27 +348,29 @@ class Brokers:
 
 
 def is_unknown(view: ClusterView, tp: TopicPartition) -> bool:
-    """Whether there is none, as opposed to one without a leader.  What a broker that is away has is not known."""
+    """True if the partition does not exist, as opposed to one without a leader.  Partitions of a broker that is down
+    are unknown."""
     if isinstance(tp.partition, BrokerPartition) and tp.partition.broker not in view.brokers:
         return False
     return tp.partition not in view.topics.get(tp.topic, {}) and view.errors.get(tp.topic) in (None, _UNKNOWN)
 
 
 def leaderless(view: ClusterView, missing: list[TopicPartition], tries: int) -> PipelineError:
-    """Why the first of them has no leader; a partition that does not exist goes before one that waits."""
+    """Return the error for the first partition without a leader; one that does not exist comes before one that may get
+    a leader."""
     tp = next((tp for tp in missing if is_unknown(view, tp)), missing[0])
     where = _where(tp)
     more = f" (and {len(missing) - 1} more partitions)" if len(missing) > 1 else ""
     if is_unknown(view, tp):
         known = view.partitions(tp.topic)
         has = f"the topic has partitions {known[0]} to {known[-1]}" if known else "the cluster has no such topic"
-        return errors.UnknownPartition(f"{has}{more}; nothing is created by asking", **where)
+        return errors.UnknownPartition(f"{has}{more}; reading does not create it", **where)
     if isinstance(tp.partition, BrokerPartition):
         return errors.NoLeader(f"its broker, {tp.partition.broker}, is not registered{more}: is it down?", **where)
     partition = view.topics.get(tp.topic, {}).get(tp.partition)
     if partition is not None and partition.leader is not None:
         return errors.NoLeader(f"its leader, broker {partition.leader}, is not among the live brokers{more}", **where)
-    known_replicas = partition.replicas if partition is not None else ()  # 0.8 leaves out those that are down
+    known_replicas = partition.replicas if partition is not None else ()  # 0.8 leaves out replicas that are down
     replicas = f" (replicas on brokers {', '.join(map(str, known_replicas))})" if known_replicas else ""
     return errors.NoLeader(f"it has no leader{replicas}{more}, asked {tries} times; is a broker down?", **where)
 

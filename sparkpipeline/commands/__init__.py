@@ -1,1 +1,1 @@
-"""The command sparkpipeline."""
+"""Command line of sparkpipeline."""

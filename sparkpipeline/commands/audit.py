@@ -58,15 +58,22 @@ NAME = "sparkpipeline audit"  # of its session
 @side_options("source", "right")
 @side_options("target", "compared with it")
 @click.option("--files", metavar="BASE", help="In place of a target: the base of a load job.")
-@click.option("--topics", metavar="A,B,…", help="Topics that are compared ..")
+@click.option("--topics", metavar="A,B,…", help="Topics to compare ..")
 @click.option("--topics-pattern", metavar="REGEX", help=".. or those whose whole name a Java pattern matches.")
 @click.option(
-    "--keyed", metavar="A,B,…", default="", help="Of these, compared as a whole: their partitions are others."
+    "--keyed", metavar="A,B,…", default="", help="Topics to compare as a whole: they are partitioned differently."
 )
-@click.option("--from", "start", metavar="WHERE", help="An ISO time, or offsets of the source as JSON; earliest.")
-@click.option("--to", "until", metavar="WHERE", help="The same for the end, which is not included; latest.")
-@click.option("--target-from", "target_start", metavar="JSON", help="Where --from names offsets: those of the target.")
-@click.option("--target-to", "target_until", metavar="JSON", help="Where --to names offsets: those of the target.")
+@click.option(
+    "--from", "start", metavar="WHERE", help="ISO time, or offsets of the source as JSON. [default: earliest]"
+)
+@click.option(
+    "--to",
+    "until",
+    metavar="WHERE",
+    help="ISO time, or offsets of the source as JSON, of the end (exclusive). [default: latest]",
+)
+@click.option("--target-from", "target_start", metavar="JSON", help="If --from has offsets: the target's offsets.")
+@click.option("--target-to", "target_until", metavar="JSON", help="If --to has offsets: the target's offsets.")
 @click.option(
     "--window",
     type=click.Choice(WINDOWS),
@@ -89,9 +96,9 @@ NAME = "sparkpipeline audit"  # of its session
 def audit(master: str | None, conf: dict[str, str], output: str, report: Path | None, **asked: Any) -> int:
     """Compare two clusters, or a cluster and its loaded files.
 
-    Prints a row for each difference and ends with 4 when there is one, with 0 when there is none.  Offsets may differ
-    between clusters: messages are compared by their keys and values.  The target's ends are taken first, so that what
-    arrives meanwhile is at most `behind`.
+    Prints a row for each difference, and exits with 4 if there is one, else with 0.  Offsets may differ between
+    clusters: messages are compared by their keys and values.  The target's ends are read first, so that messages
+    arriving meanwhile count at most as `behind`.
     """
     began = time.monotonic()
     _check(asked)
@@ -102,12 +109,12 @@ def audit(master: str | None, conf: dict[str, str], output: str, report: Path | 
 
 
 def _check(asked: dict[str, Any]) -> None:
-    """Raises OptionRefused for options that contradict each other, before Spark starts."""
+    """Raise OptionRefused for contradicting options, before Spark starts."""
     if (asked["files"] is None) == (asked["target_brokers"] is None and asked["target_zookeeper"] is None):
-        raise OptionRefused("say what the source is held against: a target cluster, or --files", option="--files")
+        raise OptionRefused("give a target to compare with: a cluster, or --files", option="--files")
     if asked["files"] is None:
         if (asked["topics"] is None) == (asked["topics_pattern"] is None):
-            raise OptionRefused("or --topics-pattern says what is compared: give one of the two", option="--topics")
+            raise OptionRefused("or --topics-pattern selects the topics: give one of the two", option="--topics")
         return
     of_clusters = (
         "keyed", "start", "until", "target_start", "target_until", "topics_pattern", "target_protocol", "target_option",
@@ -115,13 +122,13 @@ def _check(asked: dict[str, Any]) -> None:
     wrong = [name for name in of_clusters if asked[name]]
     if wrong:
         raise OptionRefused(
-            "has no meaning with --files: what is loaded says what is compared",
+            "has no effect with --files: everything that was loaded is compared",
             option=f"--{wrong[0].replace('start', 'from').replace('until', 'to').replace('_', '-')}",
         )
 
 
 def _end(found: AuditResult, allowed: tuple[str, ...]) -> int:
-    """Say what came of it; the exit code."""
+    """Report the result, and return the exit code."""
     ours, theirs = found.messages(SOURCE), found.messages(TARGET)
     tell(f"{len(found.scopes)} compared: {ours:,} messages in the source, {theirs:,} in the target")
     wrong = {row.difference for row in mismatches(found.differences, allowed)}
@@ -137,7 +144,7 @@ def _end(found: AuditResult, allowed: tuple[str, ...]) -> int:
 
 
 def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> tuple[AuditResult, Offsets]:
-    """Both clusters are asked before Spark is started for them."""
+    """Compare two clusters; both are asked before Spark is started."""
     start, until = parse_limit(asked["start"], "--from"), parse_limit(asked["until"], "--to")
     target_start = parse_limit(asked["target_start"], "--target-from")
     target_until = parse_limit(asked["target_until"], "--target-to")
@@ -154,7 +161,7 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
     if unknown:
         raise OptionRefused(f"{unknown[0]} is not among the topics that are compared", option="--keyed")
     for topic in seen.missing:
-        tell(f"the target has no topic {topic}")
+        tell(f"the target does not have topic {topic}")
     ranges = seen.ranges
     what = AuditRequest(
         bounds={side: found.bounds for side, found in ranges.items()}, windows=windows,
@@ -170,7 +177,7 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
 
 
 def _other(limit: Limit, given: Limit) -> Limit:
-    """A time is one for both."""
+    """Return the limit of the other side: a time applies to both."""
     return limit if limit.time_ms is not None else given
 
 

@@ -1,4 +1,5 @@
-"""`sparkpipeline backfill`: topic ranges of one cluster copied into another, and a group that goes on behind them."""
+"""`sparkpipeline backfill`: copies topic ranges of one cluster into another, and sets the offsets of a group at the
+end."""
 
 from __future__ import annotations
 
@@ -50,9 +51,9 @@ COLUMNS = ("topic", "partition", "start", "until", "copied_to", "messages", "byt
 @click.option("--topics-pattern", metavar="REGEX", help=".. or those whose whole name a Java pattern matches ..")
 @click.option("--partitions", metavar="JSON", help='.. or {"orders":[0,1]}.')
 @click.option("--start", metavar="WHERE", help="earliest (the default), group, or Spark's offset JSON.")
-@click.option("--until", metavar="WHERE", help="latest when planned (the default), or Spark's offset JSON.")
+@click.option("--until", metavar="WHERE", help="latest at the time of the plan (the default), or Spark's offset JSON.")
 @click.option("--partitioning", type=click.Choice(("identity", "key")), help="identity (the default): the same number.")
-@click.option("--partitioner", type=click.Choice(("default", "byte-array", "murmur2")), help="The rule of key.")
+@click.option("--partitioner", type=click.Choice(("default", "byte-array", "murmur2")), help="Rule for key.")
 @click.option("--shared", is_flag=True, help="Others write the target partitions too: at least once, not exactly.")
 @click.option("--codec", metavar="NAME", help="Of the target: none, gzip, snappy, lz4; as the source has it.")
 @click.option("--chunk", type=click.IntRange(min=1), help="Offsets between two marks; 500000, of 0.7 64 MiB.")
@@ -69,8 +70,8 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
 
     With Spark, restartable; then the mirror takes over.
 
-    FOLDER (of this machine, hdfs:// or s3a://) keeps the plan and how far it came: after a crash the same command, or
-    FOLDER alone, goes on.
+    FOLDER (of this machine, hdfs:// or s3a://) stores the plan and the progress: after a crash the same command, or
+    FOLDER alone, continues.
     """
     began = time.monotonic()
     base = normal_base(folder)
@@ -98,7 +99,7 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
             shown.close()
         failures = {lane.number: outcome.failures[lane.number] for lane in job.left if lane.number in outcome.failures}
         if not failures and job.hand_over():
-            tell(f"group {job.plan.request.group} stands at the ends of all ranges: the mirror can be started")
+            tell(f"group {job.plan.request.group} is at the ends of all ranges: the mirror can be started")
     seconds = time.monotonic() - began
     _report(job, failures, seconds, report)
     return _end(job, failures, seconds, output)
@@ -135,7 +136,7 @@ def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
     )
     only_reached = given.without_connections() == Request(source={}, target={})
     if not only_reached:
-        target.setdefault("kafka.request.timeout.ms", "10000")  # what a run after a crash waits for
+        target.setdefault("kafka.request.timeout.ms", "10000")  # a run after a crash waits that long
     return (None if only_reached else given), given
 
 
@@ -152,7 +153,7 @@ def _of_07(source: dict[str, str]) -> bool:
 
 
 class Shown:
-    """Progress on the terminal; marks come from several threads."""
+    """Progress on the terminal; called from several threads."""
 
     def __init__(self, job: Backfill) -> None:
         self._lock = threading.Lock()
@@ -166,7 +167,7 @@ class Shown:
         self._progress = Progress("backfill", self._total)
 
     def marked(self, lane: Lane, done: Done) -> None:
-        """A chunk is over."""
+        """Show that a chunk is done."""
         with self._lock:
             self._bytes += done.total_bytes - self._before.get(lane.number, 0)
             self._before[lane.number] = done.total_bytes
@@ -188,7 +189,7 @@ def _show(job: Backfill, output: str) -> None:
     how = kept if request.partitioning == "identity" else "the partition is chosen by key"
     tell(f"at most {_amount(job, job.plan.count)} in {counted(len(job.plan.lanes), 'partition')}; {how}")
     if request.exclusive:
-        tell("no other program may write these partitions of the target; then nothing is repeated, also after a crash")
+        tell("no other program may write these partitions of the target; then nothing is repeated, even after a crash")
     if request.group is not None and job.handed_over is None:
         tell(
             f"at the end group {request.group} ({request.storage}) is set to the end of each range: start its mirror"
@@ -203,11 +204,11 @@ def _tell_bound(job: Backfill, parallel: int) -> None:
     repeated = _amount(job, bound(job.plan, parallel))
     tell(
         f"at least once: a crash (of this command, of executors) repeats at most {repeated}"
-        f" (a chunk for each of {parallel} tasks), a lost connection what was on it"
+        f" (a chunk for each of {parallel} tasks), a lost connection the messages in flight on it"
     )
     left = job.may_repeat()
     if left:
-        tell(f"an earlier run ended before its end: at most {_amount(job, left)} of it are repeated now")
+        tell(f"an earlier run did not finish: at most {_amount(job, left)} of it is repeated now")
 
 
 def _what(job: Backfill) -> str:
@@ -218,7 +219,7 @@ def _what(job: Backfill) -> str:
 
 
 def _amount(job: Backfill, distance: int) -> str:
-    """A distance of source offsets in words: 1,000 messages, of 0.7 bytes."""
+    """Return a difference of source offsets in words: 1,000 messages; bytes for 0.7."""
     return counted(distance, job.sides.source.spoken.offsets.unit.removesuffix("s"), form=",")
 
 

@@ -1,11 +1,11 @@
-"""`sparkpipeline`: topics of old clusters to Parquet and on, with Spark.
+"""`sparkpipeline`: loads topics of old clusters into Parquet and processes them, with Spark.
 
     sparkpipeline load run JOB.yaml           one exactly-once load; also status, rewind, files, verify ..
-    sparkpipeline run PIPELINE.yaml           a load and the stages behind it; plan PIPELINE.yaml shows what would run
+    sparkpipeline run PIPELINE.yaml           a load and the stages after it; plan PIPELINE.yaml shows what would run
     sparkpipeline stages list PIPELINE.yaml   its batches, one by one; abandon gives one up
     sparkpipeline backfill ..                 topic ranges of one cluster into another
     sparkpipeline audit ..                    two clusters, or a cluster and its loaded files, compared
-    sparkpipeline pyfiles OUT.zip             what spark-submit --py-files needs
+    sparkpipeline pyfiles OUT.zip             the archive for spark-submit --py-files
     sparkpipeline completion bash             completion for the shell
 
 Data on stdout, everything else on stderr.  Exit codes: groundwork.output.EXIT, and 130 after ctrl-C.
@@ -21,10 +21,10 @@ from sparkpipeline.commands.common import jvm_lost
 from sparkpipeline.errors import EXIT_OF, PipelineError, sentence_in
 
 PROGRAM = "sparkpipeline"
-SPARKS = ("pyspark", "py4j")  # packages whose errors are Spark's and the JVM's, not mistakes of ours
-EXTRA = ("pyspark", "py4j", "pyarrow")  # packages that the extra `spark` brings
+SPARKS = ("pyspark", "py4j")  # packages that raise Spark's and the JVM's errors, as opposed to our bugs
+EXTRA = ("pyspark", "py4j", "pyarrow")  # packages of the extra `spark`
 INSTALL = "pip install 'kafka-legacy-mirror[spark]'"
-COMMANDS = {  # name -> module and attribute, imported when it is called for: pyspark takes half a second
+COMMANDS = {  # name -> module and attribute, imported when called: pyspark takes half a second
     "load": "sparkpipeline.commands.load:load",
     "run": "sparkpipeline.commands.stages:run",
     "plan": "sparkpipeline.commands.stages:plan",

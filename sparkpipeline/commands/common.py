@@ -1,4 +1,4 @@
-"""Options that several commands have: of Spark, of the output, of the report."""
+"""Options shared by commands: of Spark, of the output, of the report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparkpipeline.session import quiet_session as spark_session
 
 F = TypeVar("F", bound=Callable[..., Any])
 JVM_ENDS_S = 2.0  # from a lost connection to the end of the process
-LOCAL = {  # of a session in this process alone, which nobody else needs to reach
+LOCAL = {  # settings of a session in this process alone, to which no other host connects
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -34,14 +34,14 @@ LOCAL = {  # of a session in this process alone, which nobody else needs to reac
 
 
 def tell(sentence: str) -> None:
-    """A sentence for the operator, on stderr."""
+    """Print a message for the operator on stderr."""
     print_note(sentence)
 
 
 def spark_options(command: F) -> F:
-    """--master and --conf, as spark-submit has them: arguments master (or None) and conf (a mapping)."""
+    """Add --master and --conf, as in spark-submit: arguments master (or None) and conf (a mapping)."""
     command = click.option(
-        "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs, help="A setting of Spark; may be repeated."
+        "--conf", multiple=True, metavar="KEY=VALUE", callback=_pairs, help="A setting of Spark; repeatable."
     )(command)
     return click.option(
         "--master",
@@ -83,21 +83,21 @@ def side_of(side: str, asked: Mapping[str, Any], named: Mapping[str, str | None]
 
 
 def report_option(command: F) -> F:
-    """--report FILE: argument report, a path or None."""
+    """Add --report FILE: argument report, a path or None."""
     return click.option(
         "--report",
         type=click.Path(dir_okay=False, path_type=Path),
         callback=_has_folder,
         metavar="FILE",
-        help="Write what was done to this file, as JSON.",
+        help="Write a report of the run to this file, as JSON.",
     )(command)
 
 
 @contextmanager
 def session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[Any]:
-    """A Spark session for the length of a command; one that runs already is used and left running.
+    """Yield a Spark session for the duration of a command; a running one is used and left running.
 
-    SIGTERM (systemctl stop) ends the command as ctrl-C does: what is open is finished by the next run."""
+    SIGTERM (systemctl stop) ends the command as ctrl-C does: the next run finishes open work."""
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -115,12 +115,12 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
         with Progress("starting Spark") as shown:
             shown.line("starting Spark")
             spark = spark_session(name, master, settings)
-        # Spark's own handler asks the JVM in the middle of another question, which fails; SparkProgress ends the jobs.
+        # Spark's own handler calls the JVM in the middle of another call, which fails; SparkProgress ends the jobs.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             yield spark
         except BaseException:
-            with suppress(Exception):  # systemctl stop ends the JVM as well; what led here is raised on
+            with suppress(Exception):  # systemctl stop ends the JVM as well; the original exception is raised
                 stop_session(spark)
             raise
         else:
@@ -130,13 +130,14 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
 
 
 def _told_anyway(record: logging.LogRecord) -> bool:
-    """Not py4j's stack of a call that ctrl-C or a lost JVM ended: the command says it in a sentence."""
+    """True unless the record is py4j's stack of a call that ctrl-C or a lost JVM ended, which the command reports
+    itself."""
     return "while sending command" not in str(record.msg)
 
 
 @contextmanager
 def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
-    """When the block fails the report says so: the one of the last success would be taken for this run's."""
+    """Write a failure to the report if the block fails: otherwise the last success would look like this run's."""
     try:
         yield
     except BaseException as exc:
@@ -144,13 +145,13 @@ def failure_reported(path: Path | None, **about: Any) -> Iterator[None]:
         error = sentence_in(text) or jvm_lost(exc) or text.splitlines()[0]
         try:
             write_report(path, {**about, "outcome": "failed", "error": error})
-        except OptionRefused as unwritten:  # what led here is raised on
+        except OptionRefused as unwritten:  # the original exception is raised
             tell(str(unwritten))
         raise
 
 
 def jvm_lost(exc: BaseException) -> str | None:
-    """Say how Spark's JVM ended, where an error comes from that: what is raised then is "connection refused"."""
+    """Return how Spark's JVM ended if an error comes from that: the error itself is "connection refused"."""
     if "pyspark" not in sys.modules or not isinstance(exc, Exception):
         return None
     of_connection = isinstance(exc, (ConnectionError, EOFError)) or type(exc).__name__ == "Py4JNetworkError"
@@ -158,12 +159,13 @@ def jvm_lost(exc: BaseException) -> str | None:
 
 
 def whole_name(pattern: str) -> str:
-    """A pattern of --topics-pattern for subscribePattern, which finds it anywhere in a name, as Spark's own does."""
+    """Return a pattern of --topics-pattern for subscribePattern, which searches it anywhere in a name, as Spark's own
+    does."""
     return f"^(?:{pattern})$"
 
 
 def write_report(path: Path | None, document: Mapping[str, Any]) -> None:
-    """The report, whole or not at all; nothing without a path.  Raises OptionRefused where it cannot be written."""
+    """Write the report atomically; do nothing without a path.  Raises OptionRefused if it cannot be written."""
     if path is None:
         return
     beside = path.with_name(f".{path.name[:LONGEST]}.{uuid.uuid4().hex}.new")  # two jobs may write one report
@@ -177,16 +179,16 @@ def write_report(path: Path | None, document: Mapping[str, Any]) -> None:
 
 
 def _has_folder(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    """Told before the work, not after it."""
+    """Check the folder of a report before the work, not after it."""
     if path is not None and not path.parent.is_dir():
-        raise click.BadParameter(f"there is no folder {path.parent}")
+        raise click.BadParameter(f"folder {path.parent} does not exist")
     return path
 
 
 def _pairs(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> dict[str, str]:
     if not ctx.resilient_parsing:  # a completion; --help ends before
         for name in ("pyspark", "pyarrow"):
-            if find_spec(name) is None:  # said before a cluster is asked, not when the session is made
+            if find_spec(name) is None:  # reported before a cluster is asked, not when the session is created
                 raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     try:
         return key_values(values)

@@ -1,13 +1,13 @@
 """`sparkpipeline load`: one load job, described by a YAML file.
 
-run       finish what an earlier run left, then load what is new
-plan      what the next run would do
-status    where the job stands, and how far behind
-files     the files that readers of a batch see
-verify    what is on the disk against what the manifests say, and the footers against both
-init      take positions over from an older loader
-rewind    load a topic again from a time on
-compact   make one file of many, for each hour and partition of a day
+run       finish an interrupted run, then load new messages
+plan      show what the next run would do
+status    show progress and lag of the job
+files     list the files that readers of a batch see
+verify    compare the files with the manifests, and footers with both
+init      take over offsets from an older loader
+rewind    load a topic again from a time
+compact   merge files of each hour and partition of a day
 abandon   give an open plan up
 """
 
@@ -79,7 +79,7 @@ def load() -> None:
 
 @contextmanager
 def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Iterator[Any | None]:
-    """A session where the base needs one, for commands that run no job of Spark's."""
+    """Yield a session if the base needs one, for commands without Spark jobs."""
     if not needs_spark(config.base):
         yield None
         return
@@ -103,8 +103,7 @@ def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Ite
 def run(job: Path, master: str | None, conf: dict[str, str], output: str, report: Path | None) -> int:
     """Load what is new.
 
-    An interrupted run is finished first, exactly as it was planned.  Ends with 3 when another driver is at the same
-    job.
+    An interrupted run is finished first, exactly as it was planned.  Exits with 3 if another driver runs the same job.
     """
     config = read_config(job)
     began = time.monotonic()
@@ -163,12 +162,14 @@ def plan(job: Path, dry_run: bool, master: str | None, conf: dict[str, str], out
     ]
 )
 @job_argument
-@click.option("--offline", is_flag=True, help="Only the ledger: the cluster is not asked.")
-@click.option("--max-lag", type=click.IntRange(0), help="Exit 6 when more messages (of 0.7: bytes) than this wait.")
+@click.option("--offline", is_flag=True, help="Read only the ledger, without asking the cluster.")
+@click.option(
+    "--max-lag", type=click.IntRange(0), help="Exit with 6 if the lag exceeds this many messages (0.7: bytes)."
+)
 @click.option("--max-age", type=click.IntRange(0), metavar="MINUTES",
-              help="Exit 6 when messages wait and the last batch is older.")  # fmt: skip
+              help="Exit with 6 if there is lag and the last batch is older.")  # fmt: skip
 @click.option("--max-plan-age", type=click.IntRange(0), metavar="MINUTES",
-              help="Exit 6 when a plan is open for longer: its runs fail.")  # fmt: skip
+              help="Exit with 6 if a plan has been open for longer: its runs fail.")  # fmt: skip
 @spark_options
 @output_option()
 def status(
@@ -177,13 +178,13 @@ def status(
 ) -> None:  # fmt: skip
     """Show lag and retention of each topic of a job.
 
-    lag: messages that wait.  kept: messages before the position of a partition that its log still has, at least.
-    passed: the time of messages that the position of every partition has reached.
+    lag: messages to load. kept: at least how many messages before a partition's offset its log still has. passed: the
+    time of messages that every partition has reached.
 
     kept 0 in a topic that is behind: messages are being deleted before they are loaded.  Of Kafka 0.7, whose offsets
     are bytes, lag and kept are bytes too.
 
-    Where the cluster does not answer the ledger is shown without them, and the error follows.
+    If the cluster does not answer, the ledger is shown without them, and the error follows.
     """
     config = read_config(job)
     with reading(config, master, conf) as spark:
@@ -196,7 +197,7 @@ def status(
             with connected(config) as cluster:
                 logs = take_snapshot(config, cluster.brokers, job_state.positions).logs
         except PipelineError as exc:
-            unanswered = exc  # raised once the ledger is shown: it is what says where the job stands
+            unanswered = exc  # raised once the ledger is shown
     topics = loadrows.of_topics(job_state, logs)
     summary = loadrows.of_status(state, now)
     if output == "json":
@@ -215,7 +216,7 @@ def status(
 
 @load.command(examples=["sparkpipeline load files load.yaml", "sparkpipeline load files load.yaml --as-of 17 -o json"])
 @job_argument
-@click.option("--as-of", type=click.IntRange(0), metavar="BATCH", help="As readers saw it after this batch.")
+@click.option("--as-of", type=click.IntRange(0), metavar="BATCH", help="List the files after this batch.")
 @spark_options
 @output_option()
 def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str], output: str) -> None:
@@ -246,7 +247,7 @@ def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str]
 def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], output: str) -> None:
     """Compare the files with the manifests.
 
-    Exit code 4 when something is missing, too much, or different.
+    Exit code 4 if files are missing, unexpected, or different.
     """
     config = read_config(job)
     with reading(config, master, conf) as spark:
@@ -263,7 +264,7 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
         + ("" if verdict.findings else ": nothing differs")
     )
     if verdict.busy:
-        tell("a driver is at work: files on their way may be among the findings")
+        tell("a driver is at work: files being moved may be among the findings")
     if not verdict.good:
         fail(f"{sum(not f.harmless for f in verdict.findings)} findings that matter", EXIT["partly"])
 
@@ -278,11 +279,11 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
     ]
 )
 @job_argument
-@click.option("--from-group", metavar="GROUP", help="Begin where this group stands.")
+@click.option("--from-group", metavar="GROUP", help="Begin at the committed offsets of this group.")
 @click.option("--storage", type=click.Choice(("zookeeper", "kafka", "dual")),
-              help="Where that group keeps its offsets; ZooKeeper where zookeeper.connect is given.")  # fmt: skip
+              help="Where that group stores its offsets. [default: ZooKeeper if zookeeper.connect is set]")  # fmt: skip
 @click.option("--from-json", metavar="FILE", type=click.File("rb"),
-              help='Begin at these: {"orders":{"0":23,"1":-2}}, -2 earliest, -1 latest; - is stdin.')  # fmt: skip
+              help='Begin at these offsets: {"orders":{"0":23,"1":-2}}, -2 earliest, -1 latest; -: stdin.')  # fmt: skip
 @click.option(
     "--replace", is_flag=True, help="Also partitions that the job has loaded from: gaps or duplicates follow."
 )
@@ -297,7 +298,7 @@ def init(
     """Take over the positions of an older loader."""
     config = read_config(job)
     if (from_group is None) == (from_json is None):
-        raise click.UsageError("exactly one of --from-group and --from-json says where the positions are")
+        raise click.UsageError("give exactly one of --from-group and --from-json")
     positions = None if from_json is None else parse_offsets(_text(from_json.read()), "--from-json")
     wanted = InitWanted(from_group, storage, positions, replace)
     must_answer(config)
@@ -324,7 +325,7 @@ def init(
 @click.option("--topic", required=True)
 @click.option("--to", "time", required=True, metavar="TIME", help="2026-01-01T10:00Z, or ms since 1970.")
 @click.option("--partition", metavar="N", help="Only this partition.")
-@click.option("--allow-partial", is_flag=True, help="As much as the cluster still has; the other files stay.")
+@click.option("--allow-partial", is_flag=True, help="Load what the cluster still has; the other files stay.")
 @execute_option
 @dry_run_option
 @spark_options
@@ -334,10 +335,10 @@ def rewind(
     job: Path, topic: str, time: str, partition: str | None, allow_partial: bool, execute: bool, dry_run: bool,
     master: str | None, conf: dict[str, str], output: str, report: Path | None,
 ) -> int:  # fmt: skip
-    """Load a topic again from a time on.
+    """Load a topic again from a time.
 
-    Files are replaced as a whole, from the first one that may hold rows of that time; what is superseded stays in
-    trash for a while.  Positions do not change.
+    Files are replaced as a whole, beginning with the first one that may have rows of that time; superseded files stay
+    in trash for a while.  Offsets do not change.
     """
     config = read_config(job)
     wanted = RewindWanted(topic, time_of(time), partition, allow_partial)
@@ -372,7 +373,7 @@ def rewind(
 @click.option("--hour", type=click.IntRange(0, 23), metavar="HH", help="Only this hour.")
 @click.option("--topic", help="Only this topic.")
 @click.option("--min-files", type=click.IntRange(2), default=2, show_default=True,
-              help="Hours and partitions with fewer files stay.")  # fmt: skip
+              help="Leave hours and partitions with fewer files alone.")  # fmt: skip
 @dry_run_option
 @spark_options
 @output_option()
@@ -381,7 +382,7 @@ def compact(
     job: Path, day: str, hour: int | None, topic: str | None, min_files: int, dry_run: bool,
     master: str | None, conf: dict[str, str], output: str, report: Path | None,
 ) -> int:  # fmt: skip
-    """Make one file of many, by hour and partition of a day.
+    """Merge the files of each hour and partition of a day.
 
     Nothing is read from Kafka.
     """
@@ -392,11 +393,7 @@ def compact(
         if dry_run or not found:
             write([(g.hour.folder, g.partition, len(g.files), g.rows, g.bytes) for g in found],
                   ("folder", "partition", "files", "rows", "bytes"), output)  # fmt: skip
-            tell(
-                "nothing to put together"
-                if not found
-                else f"{sum(len(g.files) for g in found)} files become {len(found)}"
-            )
+            tell("nothing to merge" if not found else f"{sum(len(g.files) for g in found)} files become {len(found)}")
             return EXIT["done"]
         outcome = run_compact(config, spark, tell, wanted, SparkProgress(spark).watch)
     return _ended(config, outcome, output, report)
@@ -416,7 +413,7 @@ def compact(
 def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, conf: dict[str, str]) -> None:
     """Give up an open plan that fails at every run.
 
-    Nothing of it is ever published, and the next run plans its offsets again.
+    It will never be published, and the next run plans its offsets again.
     """
     config = read_config(job)
     if needs_spark(config.base):
@@ -433,7 +430,7 @@ def _abandon(config: LoadConfig, spark: Any, batch: int, why: str, execute: bool
         if state.open_plan is None or state.next_batch != batch:
             raise Refused(f"it is not open; the next batch is {state.next_batch}", batch=batch)
         write(loadrows.of_plan(state.open_plan), loadrows.RANGE)
-    except LedgerDamaged as exc:  # a plan that cannot be read is the best reason to abandon it
+    except LedgerDamaged as exc:  # an unreadable plan is the best reason to abandon it
         tell(str(exc))
     if go_ahead(execute, f"abandon batch {batch}"):
         ledger.abandon(batch, why)

@@ -1,4 +1,4 @@
-"""What the load commands print: rows of plans, outcomes and topics.  Pure."""
+"""Rows that the load commands print: plans, outcomes and topics.  Pure."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ MINUTE_MS = 60_000
 
 
 def of_outcome(outcome: LoadOutcome) -> list[dict[str, Any]]:
-    """A row for each batch of a run."""
+    """Return a row for each batch of a run."""
     return [of_manifest(manifest) for manifest in outcome.manifests]
 
 
 def of_manifest(manifest: Manifest) -> dict[str, Any]:
     """Return a row for one batch.
 
-    gaps: offsets without a message, and those that were gone before they could be loaded; damaged: those of them that
-    were left out as damaged; no_time: rows in the hour of the plan instead of one of their own, None where the manifest
-    is of a release that did not count them."""
+    gaps: offsets without a message, including those deleted before they could be loaded; damaged: those that were
+    skipped as damaged; no_time: rows in the hour of the plan instead of their own, None in manifests of releases that
+    did not count them."""
     facts = manifest.facts
     ranges = facts.get("ranges", [])
     seconds = max(manifest.committed_ms - manifest.started_ms, 1) / 1000
@@ -57,14 +57,14 @@ def of_manifest(manifest: Manifest) -> dict[str, Any]:
         "gaps": sum(row["gaps"] for row in ranges) + skipped,
         "late": facts.get("late", 0),
         "no_time": sum(row["no_time"] for row in ranges) if all("no_time" in row for row in ranges) else None,
-        "damaged": sum(row.get("damaged", 0) for row in ranges),  # not in a manifest: none was left out
+        "damaged": sum(row.get("damaged", 0) for row in ranges),  # missing in a manifest: none was left out
         "seconds": round(seconds, 1),
         "rows_per_s": round(manifest.rows / seconds),
     }
 
 
 def of_plan(plan: Plan) -> list[dict[str, Any]]:
-    """A row for each range (or group of files, or nothing but the kind)."""
+    """Return a row for each range (or group of files, or only the kind)."""
     head = {"batch": plan.batch, "kind": plan.kind}
     if plan.kind in (LOAD, REWIND):
         work = LoadPlan.of(plan)
@@ -80,8 +80,9 @@ def of_plan(plan: Plan) -> list[dict[str, Any]]:
 
 
 def of_topics(job_state: JobState, logs: Mapping[TopicPartition, LogBounds] | None) -> list[dict[str, Any]]:
-    """lag: messages that wait; kept: the fewest loaded messages that a partition's log still has; passed: the time that
-    every partition has certainly passed.  logs None: the cluster was not asked.  Of 0.7 lag and kept are bytes."""
+    """Return a row per topic. lag: messages to load; kept: the fewest loaded messages that a partition's log still has;
+    passed: the time that every partition has certainly passed. logs None: the cluster was not asked.  For 0.7 lag and
+    kept are bytes."""
     topics: dict[str, list[TopicPartition]] = {}
     for tp in {*job_state.positions, *(logs or {})}:
         topics.setdefault(tp.topic, []).append(tp)
@@ -103,7 +104,7 @@ def _topic(
 
 
 def of_status(state: Status, now_ms: int) -> dict[str, Any]:
-    """The job as a whole; ages in whole minutes."""
+    """Return a row for the whole job; ages in whole minutes."""
     newest = state.newest
     return {
         "base": state.base,
@@ -131,7 +132,7 @@ def alarms(
     max_plan_age: int | None,
     unit: str = "messages",
 ) -> list[str]:
-    """What is over its threshold: sentences.  unit: what lags count."""
+    """Return alarms for values over their threshold. unit: unit of lags."""
     found = []
     lag = sum(row["lag"] or 0 for row in topics)
     if max_lag is not None and lag > max_lag:

@@ -1,4 +1,4 @@
-"""Spark jobs on the terminal while they run: tasks, rows, MB/s, time left.  Silent where stderr is no terminal.
+"""Spark jobs on the terminal while they run: tasks, rows, MB/s, time left.  Silent if stderr is not a terminal.
 
     progress = SparkProgress(spark)
     with progress.watch("batch 17: loading", tasks=8, rows=3_200_000, size=320 << 20):
@@ -28,7 +28,7 @@ from typing import Any, TextIO
 from groundwork.output import Progress
 
 EVERY_S = 0.5
-SCANS = ("BatchScan", "Scan ")  # how the names of a plan's nodes begin that read Kafka, or files
+SCANS = ("BatchScan", "Scan ")  # prefixes of the names of a plan's nodes that read Kafka, or files
 ROWS = "number of output rows"
 
 
@@ -42,18 +42,18 @@ class RowsRead:
 
 
 class SparkProgress:
-    """Shows the jobs that a block starts, by a Spark job group of its own."""
+    """Display of the jobs that a block starts, in a separate Spark job group."""
 
     def __init__(self, spark: Any, out: TextIO | None = None) -> None:
         self._spark = spark
         self._context = spark.sparkContext
         self._out = out if out is not None else sys.stderr
-        self._readable = True  # whether the SQL status store says how many rows tasks have read
+        self._readable = True  # whether the SQL status store has the rows read by tasks
 
     @contextmanager
     def watch(self, what: str, tasks: int = 0, rows: int = 0, size: int = 0) -> Iterator[None]:
-        """tasks: how many there will be (0: Spark says when they begin); rows and size (bytes): of all, 0 when unknown.
-        Also names the jobs on Spark's own pages."""
+        """Show the jobs of the block, and name them on Spark's own pages. tasks: their number (0: Spark reports it);
+        rows and size (bytes): totals, 0 if unknown."""
         group = f"sparkpipeline-{uuid.uuid4().hex}"
         self._context.setJobGroup(group, what)
         ended = threading.Event()
@@ -65,14 +65,14 @@ class SparkProgress:
         try:
             yield
         except KeyboardInterrupt:
-            with suppress(Exception):  # of a JVM that is gone there is nothing to end
+            with suppress(Exception):  # if the JVM is gone there is nothing to end
                 self._context.cancelJobGroup(group)  # its tasks write where the clean-up deletes
             raise
         finally:
             ended.set()
             if follower.ident is not None:
                 follower.join()
-            with suppress(Exception):  # a JVM that is gone has no group; whatever comes next finds that out
+            with suppress(Exception):  # if the JVM is gone there is no group; the next call finds out
                 self._context.setLocalProperty("spark.jobGroup.id", None)
                 self._context.setLocalProperty("spark.job.description", None)
 
@@ -88,7 +88,7 @@ class SparkProgress:
                 shown.line(line(what, done, max(tasks, known), rows=rows, size=size, seconds=seconds, read=told))
 
     def _tasks(self, group: str) -> tuple[int, int]:
-        """Tasks that are done, and all that are known, of the group's jobs."""
+        """Return the finished tasks and all known tasks of the group's jobs."""
         tracker = self._context.statusTracker()
         done = known = 0
         for job in tracker.getJobIdsForGroup(group):
@@ -103,7 +103,7 @@ class SparkProgress:
     def _rows_read(self, group: str, shown: Progress) -> int | None:
         """Return the rows that the tasks of the group's jobs have read, or None if Spark's status store cannot be read.
 
-        The store is no public interface of Spark: an error of it is reported once, and ends nothing."""
+        The store is not a public interface of Spark: an error in it is reported once, and ignored."""
         if not self._readable:
             return None
         try:
@@ -114,8 +114,8 @@ class SparkProgress:
         except Exception as exc:
             self._readable = False
             shown.close()
-            with suppress(OSError):  # a terminal that is gone ends no work
-                self._out.write(f"Spark does not say what running tasks have read ({type(exc).__name__}): rows are"
+            with suppress(OSError):  # a closed terminal must not end the work
+                self._out.write(f"Spark does not report what running tasks have read ({type(exc).__name__}): rows are"
                                 " estimated from finished tasks\n")  # fmt: skip
             return None
 
@@ -146,7 +146,7 @@ def line(what: str, done: int, tasks: int, rows: int, size: int, seconds: float,
             text += f", {size * share / read.at_s / 1e6:,.1f} MB/s"
         left = (rows - read.rows) / rate - (seconds - read.at_s)
         return f"{text}, {max(left, 0):,.0f} s of reading left" if share < 1 else f"{text}, tasks are finishing"
-    if read is not None and read.rows > 0:  # of 0.7 offsets are bytes, so nobody knows how many rows there are
+    if read is not None and read.rows > 0:  # offsets of 0.7 are bytes, so the number of rows is unknown
         text += f", {read.rows:,} rows read, {read.rows / read.at_s:,.0f} rows/s"
     if not done or not tasks:
         unknown = ", no rows reported yet" if rows and read is not None else ""

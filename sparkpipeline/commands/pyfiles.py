@@ -1,4 +1,4 @@
-"""`sparkpipeline pyfiles OUT.zip`: what `spark-submit --py-files` needs where nothing of ours is installed."""
+"""`sparkpipeline pyfiles OUT.zip`: archive for `spark-submit --py-files` if this software is not installed there."""
 
 from __future__ import annotations
 
@@ -16,11 +16,14 @@ from groundwork.commands import Command
 from groundwork.output import EXIT, fail, print_note, print_text
 from groundwork.sentences import counted
 
-PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "sparkpipeline")  # ours, whole
+PACKAGES = ("groundwork", "kafkawire", "zkconsumer", "producer", "sparkpipeline")  # our packages, whole
 MODULES = ("pyspark_kafka08",)
-PURE = ("kazoo", "click")  # of others, in plain Python: for a driver that runs in the cluster; tasks need none of them
+PURE = (
+    "kazoo",
+    "click",
+)  # other packages in plain Python: for a driver that runs in the cluster; tasks need none of them
 YAML = "yaml"  # its plain Python half
-INSTALLED = (  # distribution, what it is for, and whether nothing works without it
+INSTALLED = (  # distribution, its purpose, and whether it is always needed
     ("pyspark", "Spark itself", True),
     ("pyarrow", "record batches", True),
     ("cramjam", "topics with snappy, lz4 or zstd", False),
@@ -44,8 +47,8 @@ def pyfiles(out: Path) -> None:
 
     Also for sc.addPyFile.
 
-    It holds our packages, and those of others that are plain Python.  What is machine code has to be installed where
-    executors run; this command says what that is.
+    It holds our packages, and those of others that are plain Python.  Machine code has to be installed where executors
+    run; this command lists it.
     """
     if out.suffix != ".zip":
         fail(f"{out}: Spark takes Python files as .zip (or .py, .egg)", EXIT["usage"])
@@ -61,7 +64,7 @@ def pyfiles(out: Path) -> None:
 
 
 def write_zip(out: Path) -> int:
-    """Make the zip, whole or not at all; how many files are in it."""
+    """Write the zip atomically, and return its number of files."""
     files = sorted(dict(_files()).items())
     handle, draft = tempfile.mkstemp(dir=out.absolute().parent, prefix=f".{out.name}.")
     try:
@@ -77,7 +80,7 @@ def write_zip(out: Path) -> int:
 
 
 def _files() -> Iterator[tuple[str, Path]]:
-    """(name in the zip, file)."""
+    """Yield (name in the zip, file)."""
     for name in MODULES:
         yield f"{name}.py", _origin(name)
     for name in (*PACKAGES, *PURE, YAML):

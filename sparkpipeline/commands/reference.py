@@ -24,7 +24,7 @@ CONNECTIONS = "[connections](configuration.md#options-of-connections)"  # of all
 
 
 def source_table() -> str:
-    """Every option of reading that does something; those that Spark's kafka has not are marked."""
+    """Return a table of reading options that have an effect; those that Spark's kafka format lacks are marked."""
     return _table(SourceOptions, marked=True)
 
 
@@ -43,7 +43,7 @@ def load_table() -> str:
 
 
 def stages_tables() -> str:
-    """Options of a pipeline's file, of each load and of each stage."""
+    """Return tables of options of a pipeline's file, of each load and of each stage."""
     return reference(PipelineFile, heading="###", older=None)
 
 
@@ -66,7 +66,8 @@ def _table(cls: type[Options], older: bool = True, marked: bool = False) -> str:
 
 
 def _row(spec: Option, default: object, older: bool, marked: bool) -> str:
-    """A row of a table.  older: with older names; marked: with a mark if Spark's kafka does not have the option."""
+    """Return a row of a table.  older: with older names; marked: with a mark if Spark's kafka does not have the
+    option."""
     names = " ".join(f"`{name}`" for name in (spec.key, *(spec.old if older else ())))
     unnamed = any(not re.search(rf"\b{re.escape(str(choice))}\b", spec.meaning) for choice in spec.choices)
     choices = f" ({', '.join(map(str, spec.choices))})" if unnamed else ""
@@ -76,7 +77,7 @@ def _row(spec: Option, default: object, older: bool, marked: bool) -> str:
 
 
 def _default(spec: Option, default: object) -> str:
-    """The default with its unit; the unit alone stands in parentheses."""
+    """Return the default with its unit; the unit alone stands in parentheses."""
     if spec.required or spec.key in NO_DEFAULT:
         return NO_DEFAULT.get(spec.key, "required")
     if default is None or default == "" or default == ():

@@ -1,9 +1,9 @@
 """Pipelines of loads and stages, described by a YAML file.
 
-`sparkpipeline run`              the loads, then each stage over the batches that it has not taken
-`sparkpipeline plan`             what a run would do
-`sparkpipeline stages list`      what was planned, committed, published and abandoned, batch by batch
-`sparkpipeline stages abandon`   end an open plan of a stage that fails at every run
+`sparkpipeline run`              runs the loads, then each stage over the batches that it has not processed
+`sparkpipeline plan`             shows what a run would do
+`sparkpipeline stages list`      lists what was planned, committed, published and abandoned, batch by batch
+`sparkpipeline stages abandon`   abandons an open plan of a stage that fails at every run
 """
 
 from __future__ import annotations
@@ -41,13 +41,16 @@ from sparkpipeline.stages.run import NODE_COLUMNS, PipelineRun, check_names, exi
 BATCH_COLUMNS = ("name", "batch", "kind", "state", "at", "files", "rows", "bytes", "supersedes", "attempts", "why")
 pipeline_argument = click.argument("pipeline", type=click.Path(dir_okay=False, path_type=Path))
 only_option = click.option(
-    "--only", multiple=True, metavar="NAME", help="Only this load or stage, as its inputs stand; may be repeated."
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Run only this load or stage, with its inputs as they are; repeatable.",
 )
 again_option = click.option(
     "--again",
     multiple=True,
     metavar="STAGE",
-    help="Rewrite all that this stage has, from all that its inputs hold: after its query was changed.",
+    help="Rewrite all output of this stage from all its inputs, after its query was changed.",
 )
 
 
@@ -74,12 +77,12 @@ def run(
 ) -> int:  # fmt: skip
     """Run the loads and the stages of a pipeline.
 
-    Its loads first, then each stage over the batches that it has not taken.
+    Its loads run first, then each stage over the batches that it has not processed.
 
-    Where no load is to run and no stage has anything to do, Spark is not started.
+    If no load is to run and no stage has work, Spark is not started.
 
-    Interrupted batches are finished first.  A node that fails stops only what reads it.  Ends with 4 when some failed
-    or another driver is at a load, with 1 when nothing went well.
+    Interrupted batches are finished first.  A node that fails stops only the nodes that read it.  Exits with 4 if some
+    failed or another driver runs a load, with 1 if all failed.
     """
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
@@ -137,7 +140,7 @@ def plan(
 
     Prints the graph too; no broker is asked.
 
-    Ends with 3 when a stage would refuse to run.
+    Exits with 3 if a stage would refuse to run.
     """
     found = read_pipeline(str(pipeline))
     for option, names in (("--only", only), ("--again", again)):
@@ -155,7 +158,7 @@ def plan(
 
 @contextmanager
 def _reading(pipeline: Pipeline, parse: bool, master: str | None, conf: dict[str, str]) -> Iterator[Any | None]:
-    """A session where something needs one."""
+    """Yield a session if one is needed."""
     if not parse and not wants_spark(pipeline):
         yield None
         return
@@ -164,7 +167,7 @@ def _reading(pipeline: Pipeline, parse: bool, master: str | None, conf: dict[str
 
 
 def _quiet() -> None:
-    """A query that fails is one sentence here; PySpark would print the JVM's whole stack beside it."""
+    """Silence PySpark's log of query errors: a failing query is one sentence here, without the JVM's stack."""
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
@@ -193,7 +196,7 @@ def stages() -> None:
 )
 @pipeline_argument
 @only_option
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="So many batches of each.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Number of batches of each.")
 @spark_options
 @output_option()
 def list_batches(
@@ -201,8 +204,8 @@ def list_batches(
 ) -> None:
     """Show the newest batches of each node.
 
-    open: planned, and carried out by the next run as it was planned; committed: its files are still to be moved;
-    published; abandoned.
+    open: planned, and executed by the next run as planned; committed: its files still have to be moved; published;
+    abandoned.
     """
     found = read_pipeline(str(pipeline))
     check_names(found.graph, only, "--only")
@@ -229,8 +232,8 @@ def abandon(
 ) -> int:
     """Give up an open plan of a stage that fails at every run.
 
-    Nothing of it is ever published, and the next run plans again what it took.  What it had sent to a topic stays
-    there.  For a load: sparkpipeline load abandon.
+    It will never be published, and the next run plans its input again.  Rows that it sent to a topic stay there.  For a
+    load: sparkpipeline load abandon.
     """
     found = read_pipeline(str(pipeline))
     check_names(found.graph, [stage], "STAGE", stages_only=True)
@@ -238,7 +241,7 @@ def abandon(
         ledger = opened.ledger(stage)
         rows = batches_of(ledger, 1)
         if not rows or rows[0].state != OPEN or rows[0].batch != batch:
-            raise Refused("it is not open; sparkpipeline stages list shows what is", stage=stage, batch=batch)
+            raise Refused("it is not open; sparkpipeline stages list shows open batches", stage=stage, batch=batch)
         write([row_of(stage, rows[0])], BATCH_COLUMNS)
         if go_ahead(execute, f"abandon batch {batch} of {stage}"):
             ledger.abandon(batch, why)
@@ -247,7 +250,7 @@ def abandon(
 
 
 def row_of(name: str, row: BatchRow) -> dict[str, Any]:
-    """For the table and JSON."""
+    """Return a row for the table and JSON."""
     return {
         "name": name,
         "batch": row.batch,
@@ -267,7 +270,7 @@ def row_of(name: str, row: BatchRow) -> dict[str, Any]:
 def _opened(
     pipeline: Pipeline, names: list[str], master: str | None, conf: dict[str, str]
 ) -> Iterator[PipelineLedgers]:
-    """With a session where a ledger needs Spark's Hadoop client."""
+    """Yield the ledgers, with a session if one needs Spark's Hadoop client."""
     if not any(needs_spark(PipelineLedgers(pipeline, None).base(name)) for name in names):
         yield PipelineLedgers(pipeline, None)
         return

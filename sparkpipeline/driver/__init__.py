@@ -1,1 +1,1 @@
-"""What only the driver asks: the cluster's ZooKeeper, and the offsets that consumer groups have committed."""
+"""Requests of the driver alone: to the cluster's ZooKeeper, and for committed offsets of consumer groups."""

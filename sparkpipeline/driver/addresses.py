@@ -1,6 +1,7 @@
-"""How tasks reach a cluster that options name: by addresses of brokers, from the options or from ZooKeeper.
+"""Addresses of brokers for tasks, from the options or from ZooKeeper.
 
-The driver looks them up.  kazoo is imported where ZooKeeper is asked: a query with kafka.bootstrap.servers needs none.
+The driver looks them up. kazoo is imported only if ZooKeeper is used: a query with kafka.bootstrap.servers does not
+need it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sparkpipeline.driver.zookeeper import ZooKeeperFields
 
     class ClusterFields(ZooKeeperFields, Protocol):
-        """What an option class says of a cluster."""
+        """Options that describe a cluster."""
 
         @property
         def bootstrap(self) -> tuple[tuple[str, int], ...]: ...
@@ -36,9 +37,9 @@ def find_access(
     retry_interval_ms: int = RETRY_INTERVAL_MS,
     committed: bool = True,
 ) -> ClusterAccess:
-    """The access to the cluster, its release resolved.
+    """Return the access to the cluster, with its release resolved.
 
-    brokers: all of them, where they tell nothing of each other (0.7).  committed: as of ClusterAccess.
+    brokers: all of them, if they do not describe each other (0.7). committed: see ClusterAccess.
 
     Raises Unreachable, OptionRefused, Refused.
     """

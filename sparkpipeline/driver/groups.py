@@ -1,12 +1,13 @@
-"""Offsets of a consumer group, in ZooKeeper, in Kafka or in both; and in ZooKeeper, who reads what.  Driver only.
+"""Offsets of a consumer group, in ZooKeeper, in Kafka or in both; and the owners of partitions in ZooKeeper.  Driver
+only.
 
-    zookeeper   /consumers/GROUP/offsets/TOPIC/N, what the old consumer and our daemon keep by default
+    zookeeper   /consumers/GROUP/offsets/TOPIC/N, the default of the old consumer and our daemon
     kafka       the topic __consumer_offsets, through the group's coordinator (0.8.2 and later)
-    dual        both: the larger counts (zkconsumer.offsets.dual says what else), Kafka is written first
+    dual        both: the larger one is used (see zkconsumer.offsets.dual), Kafka is written first
 
-Four-valued: an offset, NONE (none was ever committed), FormerOffset (of an earlier topic of that name, as far as
-ZooKeeper is there to tell), or Unknown with the reason; none of the last three is 0.  zk is any started kazoo client,
-inside the cluster's chroot; its exceptions go through (sparkpipeline.driver.zookeeper makes them ours).
+Four-valued: an offset, NONE (none was ever committed), FormerOffset (of an earlier topic of that name, if ZooKeeper is
+available), or Unknown with the reason; the last three are never 0.  zk is any started kazoo client, inside the
+cluster's chroot; its exceptions are passed on (sparkpipeline.driver.zookeeper converts them to ours).
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ from zkconsumer.session.lease import Lease
 
 log = logging.getLogger(__name__)
 
-LOG_S = 10.0  # for reading offsets that a coordinator may have missed out of __consumer_offsets
+LOG_S = 10.0  # for reading from __consumer_offsets what a coordinator may have missed
 STORAGES = ("zookeeper", "kafka", "dual")
-ALWAYS = Lease()  # a job owns what it writes, and never loses it
+ALWAYS = Lease()  # a job owns the offsets that it writes, and never loses them
 ALWAYS.valid_until = float("inf")
 
 
@@ -55,9 +56,10 @@ def read_offsets(
     access: ClusterAccess | None = None,
     zk: KazooClient | None = None,
 ) -> dict[TopicPartition, Committed]:
-    """The next offset of each partition.  access for Kafka's, zk (started, in the chroot) for ZooKeeper's: dual both.
+    """Return the committed offset of each partition. access is needed for Kafka, zk (started, in the chroot) for
+    ZooKeeper, both for dual.
 
-    Raises OptionRefused when the one that is needed is missing, Unreachable when a store cannot be asked.
+    Raises OptionRefused if a needed one is missing, Unreachable if a store does not answer.
     """
     with _store(storage, access, zk) as store:
         try:
@@ -75,11 +77,10 @@ def write_offsets(
     zk: KazooClient | None = None,
     retention_ms: int | None = None,
 ) -> dict[TopicPartition, str | None]:
-    """Write these positions, forward or back.  Per partition None, or why it is not known to be written.
+    """Write these offsets, forward or back.  Return per partition None, or why it may not be written.
 
-    retention_ms: how long Kafka is to keep them; None leaves it to the brokers (a day, unless they say otherwise).
-    Members of the group that are at work write on: see zookeeper.group_owners.  Raises OptionRefused, and Unreachable
-    when no broker answers.
+    retention_ms: offset retention in Kafka; None: the brokers' (a day by default).  Active members of the group
+    overwrite them: see zookeeper.group_owners.  Raises OptionRefused, and Unreachable when no broker answers.
     """
     if not positions:
         return {}
@@ -96,9 +97,9 @@ def write_offsets(
 def _store(
     storage: str, access: ClusterAccess | None, zk: KazooClient | None, retention_ms: int | None = None
 ) -> Iterator[OffsetStore]:
-    """The store of a storage, with links for the length of one call."""
+    """Yield the store of a storage, with links for the duration of one call."""
     if storage not in STORAGES:
-        raise OptionRefused(f"{storage!r} is none of {', '.join(STORAGES)}", option="kafka.offsets.storage")
+        raise OptionRefused(f"{storage!r} is not one of {', '.join(STORAGES)}", option="kafka.offsets.storage")
     if storage != "kafka" and zk is None:
         raise OptionRefused(f"{storage} needs zookeeper.connect", option="kafka.offsets.storage")
     if storage == "zookeeper":
@@ -118,13 +119,14 @@ def _store(
 
 
 def _in_log(brokers: Brokers, group: str, tps: Collection[TopicPartition]) -> dict[TopicPartition, CommittedRow]:
-    """The group's newest commits by the records of __consumer_offsets; empty, and logged, where it cannot be read."""
+    """Return the group's newest commits from the records of __consumer_offsets; empty, with a log line, if it cannot be
+    read."""
     access = brokers.access
     addresses = [(broker.host, broker.port) for broker in brokers.view().brokers.values()]
     try:
         return committed_rows(addresses, brokers.dialect.release, group, set(tps), LOG_S, access.security)
     except WireError as why:
-        log.info("whether the group %s committed to Kafka is not known from its log: %s", group, why)
+        log.info("cannot read from the log whether group %s committed to Kafka: %s", group, why)
         return {}
 
 
@@ -151,7 +153,7 @@ def _both(kafka: OffsetStore, zk: KazooClient) -> DualOffsets:
 
 
 class _Nodes:
-    """Offset nodes as a store."""
+    """Offset store on ZooKeeper nodes."""
 
     def __init__(self, zk: KazooClient) -> None:
         self._zk = zk
@@ -174,8 +176,8 @@ class _Nodes:
 
 
 def read_offset_nodes(zk: KazooClient, group: str, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
-    """Return the next offset of each partition: NONE without a node, Unknown if its data is not an offset or the node
-    is closed to us, FormerOffset if it is of an earlier topic of that name."""
+    """Return the next offset of each partition: NONE without a node, Unknown if its data is not an offset or its ACL
+    forbids reading, FormerOffset if it is of an earlier topic of that name."""
     paths = {tp: znodes.offset(group, tp) for tp in tps}
     closed: set[str] = set()
     nodes = _with_stats(zk, list(paths.values()), closed)
@@ -194,26 +196,26 @@ def read_offset_nodes(zk: KazooClient, group: str, tps: Iterable[TopicPartition]
 
 
 def topic_creations(zk: KazooClient, topics: Iterable[str]) -> dict[str, TopicCreation]:
-    """When each topic that exists was created.  The node of a topic of 0.7 holds no partitions, and tells nothing: it
-    stays, or goes, whatever becomes of the logs."""
+    """Return when each existing topic was created.  The node of a 0.7 topic has no partitions and is not used: it
+    exists independently of the logs."""
     paths = {f"{TOPICS}/{topic}": topic for topic in topics}
     closed: set[str] = set()
     stats = {path: stat for path, (data, stat) in _with_stats(zk, list(paths), closed).items() if b"partitions" in data}
-    stats |= {path: zk.exists(path) for path in closed}  # no ACL keeps that from us
+    stats |= {path: zk.exists(path) for path in closed}  # no ACL forbids this
     return {paths[path]: TopicCreation(stat.czxid, stat.ctime) for path, stat in stats.items() if stat is not None}
 
 
 def write_offset_nodes(
     zk: KazooClient, group: str, positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, str | None]:
-    """Write what differs and read all of it back.  Per partition None, or why it does not hold this position.
+    """Write offsets that differ, and read all back.  Return per partition None, or why it does not have this offset.
 
-    Whoever reads these partitions in this group now writes them too: see group_owners.
+    Active readers of these partitions in this group write them too: see group_owners.
     """
     held = read_offset_nodes(zk, group, positions)
     moved = {tp: at for tp, at in positions.items() if held[tp] != at}
     if moved and zk.exists(znodes.CONSUMERS) is None:
-        _make(zk, znodes.CONSUMERS, b"", OPEN_ACL_UNSAFE)  # every group's: open to all
+        _make(zk, znodes.CONSUMERS, b"", OPEN_ACL_UNSAFE)  # shared by all groups: open to all
     closed = _write(zk, {znodes.offset(group, tp): b"%d" % at for tp, at in moved.items()})
     now = read_offset_nodes(zk, group, positions)
     return {
@@ -223,7 +225,7 @@ def write_offset_nodes(
 
 
 def group_owners(zk: KazooClient, group: str) -> dict[TopicPartition, str]:
-    """Who reads which partitions in this group now, as consumers of ZooKeeper's kind (daemon or JVM) show it."""
+    """Return the owners of partitions in this group, as ZooKeeper consumers (daemon or JVM) show it."""
     folder = f"{znodes.CONSUMERS}/{group}/owners"
     found: dict[str, TopicPartition] = {}
     for topic in _children(zk, folder):
@@ -239,14 +241,15 @@ def group_owners(zk: KazooClient, group: str) -> dict[TopicPartition, str]:
 
 
 def group_members(group: str, access: ClusterAccess) -> list[str]:
-    """Member ids of a group that Kafka coordinates; none before 0.9, and while __consumer_offsets does not exist.
+    """Return the member ids of a group that Kafka coordinates; empty before 0.9, and while __consumer_offsets does not
+    exist.
 
     Raises Unreachable."""
     if not access.spoken.coordinates_groups:
         return []
     with Brokers(access) as brokers:
         if not brokers.view().partitions(OFFSETS_TOPIC):
-            return []  # the look-up of a coordinator would create it
+            return []  # looking up a coordinator would create it
         try:
             return [member for member, _, _ in _coordinator(brokers).describe(group).members]
         except WireError as exc:
@@ -254,7 +257,7 @@ def group_members(group: str, access: ClusterAccess) -> list[str]:
 
 
 def left_zookeeper(zk: KazooClient, group: str) -> bool:
-    """Whether a migration of ours has taken the group to Kafka, so that what ZooKeeper holds of it is old."""
+    """True if our migration has moved the group to Kafka, so that its offsets in ZooKeeper are outdated."""
     path = marker_path(group)
     node = _with_stats(zk, [path]).get(path)
     try:
@@ -265,15 +268,15 @@ def left_zookeeper(zk: KazooClient, group: str) -> bool:
 
 
 def _with_stats(zk: KazooClient, paths: Sequence[str], closed: set[str] | None = None) -> dict[str, tuple[bytes, Any]]:
-    """Return data and stat of the nodes that are there; a window of requests is sent before its responses are awaited.
+    """Return data and stat of the existing nodes; a window of requests is sent before its responses are awaited.
 
-    closed: filled with the nodes whose ACL does not let us read them; without it such a node is NoAuthError."""
+    closed: filled with the nodes whose ACL forbids reading; without it such a node raises NoAuthError."""
     found: dict[str, tuple[bytes, Any]] = {}
     for at in range(0, len(paths), WINDOW):
         for path, answer in [(path, zk.get_async(path)) for path in paths[at : at + WINDOW]]:
             try:
                 data, stat = answer.get()
-                found[path] = data or b"", stat  # null, where zkclient made it as a parent
+                found[path] = data or b"", stat  # null, if zkclient created it as a parent
             except NoNodeError:
                 continue
             except NoAuthError:
@@ -291,7 +294,7 @@ def _children(zk: KazooClient, path: str) -> list[str]:
 
 
 def _write(zk: KazooClient, nodes: Mapping[str, bytes]) -> set[str]:
-    """Set nodes, or create them; the paths that another identity has closed to us."""
+    """Set nodes, or create them; return the paths that an ACL forbids to write."""
     paths, missing, closed = list(nodes), list[str](), set[str]()
     for at in range(0, len(paths), WINDOW):
         for path, answer in [(path, zk.set_async(path, nodes[path])) for path in paths[at : at + WINDOW]]:
@@ -322,6 +325,6 @@ def _difference(group: str, tp: TopicPartition, *, wanted: int, held: Committed,
     if held == wanted:
         return None
     if isinstance(held, Unknown):
-        return f"group {group}, {tp}: {wanted} was to be written and what is there is not known: {held.reason}"
-    why = "its node may not be written: another identity made it" if closed else "another process writes it too"
-    return f"group {group}, {tp}: {wanted} was to be written and {held!r} is there: {why}"
+        return f"group {group}, {tp}: tried to write {wanted}, and the stored offset is not known: {held.reason}"
+    why = "its node may not be written: another identity created it" if closed else "another process writes it too"
+    return f"group {group}, {tp}: tried to write {wanted}, and {held!r} is stored: {why}"

@@ -4,8 +4,8 @@
         bootstrap_of(zk)
     Registry(options, dialect("0.7")).read()     brokers, and every topic with its partitions
 
-kazoo with its threads; executors are given addresses and never come here.  Everything that goes wrong between `with`
-and its end is an error of sparkpipeline.errors: no call waits much longer than timeout_s for a ZooKeeper that is away.
+Uses kazoo with its threads; executors get addresses and never use this.  All errors between `with` and its end are
+errors of sparkpipeline.errors: no call waits much longer than timeout_s for an unavailable ZooKeeper.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RECONNECT_MAX_S = 1.0
 
 
 class ZooKeeperFields(Protocol):
-    """What an option class says of its ZooKeeper: its address, credentials and timeout."""
+    """Options that describe a ZooKeeper: its address, credentials and timeout."""
 
     @property
     def security(self) -> ZkSecurity: ...
@@ -58,7 +58,7 @@ class ZooKeeperFields(Protocol):
 
 @contextmanager
 def zookeeper_of(options: ZooKeeperFields) -> Iterator[KazooClient]:
-    """The client that options describe; zookeeper.connect is given.  Raises as zookeeper()."""
+    """Yield the client that options describe; zookeeper.connect must be set.  Raises the exceptions of zookeeper()."""
     connect, timeout_s = options.zookeeper_connect or "", options.zookeeper_timeout_ms / 1000
     with zookeeper(connect, options.security, timeout_s) as zk:
         yield zk
@@ -66,20 +66,20 @@ def zookeeper_of(options: ZooKeeperFields) -> Iterator[KazooClient]:
 
 @contextmanager
 def zookeeper(connect: str, access: ZkSecurity = OPEN, timeout_s: float = 10) -> Iterator[KazooClient]:
-    """A started client inside the chroot of connect, `host:port,host:port/chroot`.
+    """Yield a started client inside the chroot of connect, `host:port,host:port/chroot`.
 
     access     credentials and TLS
     timeout_s  of the session, and for connecting, at first and again
 
-    Raises OptionRefused for what cannot be meant, Unreachable, Refused where ZooKeeper's access lists forbid it; so
-    does the body, for what kazoo raises in it.
+    Raises OptionRefused for an invalid connect string, Unreachable, Refused if ACLs forbid it; exceptions of kazoo in
+    the body are converted the same way.
     """
     client = _client(connect, access, timeout_s)
     try:
         _start(client, connect, timeout_s)
         yield client
     except NoAuthError as exc:
-        who = "give zookeeper.auth" if access.auth is None else "another identity than zookeeper.auth's made it"
+        who = "give zookeeper.auth" if access.auth is None else "another identity than zookeeper.auth's created it"
         raise Refused(f"ZooKeeper at {connect} does not allow that: {who}", zookeeper=connect) from exc
     except (KazooException, KazooTimeoutError) as exc:
         why = f"{type(exc).__name__} {exc}".strip()
@@ -89,9 +89,9 @@ def zookeeper(connect: str, access: ZkSecurity = OPEN, timeout_s: float = 10) ->
 
 
 def bootstrap_of(zk: KazooClient, protocol: str = znodes.PLAINTEXT) -> tuple[tuple[str, int], ...]:
-    """The addresses of the brokers that are registered now, by id.  Raises Unreachable when there is none.
+    """Return the addresses of registered brokers, by id.  Raises Unreachable if there is none.
 
-    protocol: the security protocol of the listeners to take."""
+    protocol: the security protocol of the listeners."""
     brokers = read_brokers(zk, dialect(UNASKED).through(protocol).znodes)
     if not brokers:
         raise Unreachable(
@@ -103,7 +103,7 @@ def bootstrap_of(zk: KazooClient, protocol: str = znodes.PLAINTEXT) -> tuple[tup
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Whether a lock is ours, else who has it; true when it is."""
+    """State of a lock: true if it is ours, else it names the holder."""
 
     ours: bool
     by: str
@@ -114,10 +114,10 @@ class Held:
 
 @contextmanager
 def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[Held]:
-    """An ephemeral node that says `who` is at work; its parents are made and stay.
+    """Hold an ephemeral node that names `who`; its parents are created and stay.
 
-    It only avoids waste: a session that is lost gives it to others while we go on.  wait_s: as long as another has it;
-    a holder that was killed has it until its session is over.
+    It only avoids wasted work: if our session is lost, others get the lock while we continue. wait_s: how long to wait
+    for another holder; a killed holder keeps it until its session expires.
     """
     deadline = time.monotonic() + wait_s
     by = _taken(zk, path, who)
@@ -135,10 +135,10 @@ def lock(zk: KazooClient, path: str, who: str, wait_s: float = 0) -> Iterator[He
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Leaders as ZooKeeper has them, for brokers that tell nothing of each other (0.7): a LeaderSource for Brokers.
+    """Leaders from ZooKeeper, for brokers that do not describe each other (0.7): a LeaderSource for Brokers.
 
-    options: which ZooKeeper, and as whom; spoken: the brokers' release.  Each read has a session of its own: nothing is
-    held between them, and a ZooKeeper that was away is just asked again.
+    options: address and credentials of ZooKeeper; spoken: the brokers' release.  Each read uses a separate session:
+    nothing is kept between reads, and after an outage the next read just works.
     """
 
     reads_all: ClassVar[bool] = True
@@ -147,9 +147,9 @@ class Registry:
     spoken: Dialect
 
     def read(self, tps: Collection[TopicPartition] | None = None) -> ClusterView:
-        """Brokers that are registered now, and the partitions that are theirs.
+        """Return the registered brokers and their partitions.
 
-        Raises kafkawire's Unreachable, whose cause is ours; OptionRefused; Refused where nodes are not those of this
+        Raises kafkawire's Unreachable, whose cause is our error; OptionRefused; Refused if nodes are not of this
         release."""
         try:
             return self._view()
@@ -157,7 +157,7 @@ class Registry:
             raise NobodyResponds(away.sentence) from away
 
     def leader(self, view: ClusterView, tp: TopicPartition) -> Broker | NoLeader:
-        """A broker that is away may come back with its partitions; one that is there has no others."""
+        """Return the leader: a broker that is down may return with its partitions; a registered one has no others."""
         return view.leader(tp) or NoLeader("it is not registered", lasting=is_unknown(view, tp))
 
     def _view(self) -> ClusterView:
@@ -171,7 +171,7 @@ class Registry:
                 ) from None
 
     def brokers(self) -> tuple[Broker, ...]:
-        """Those that are registered now, by id.  Raises OptionRefused, and Unreachable when there is none."""
+        """Return the registered brokers, by id.  Raises OptionRefused, and Unreachable if there is none."""
         with zookeeper_of(self.options) as zk:
             found = read_brokers(zk, self.spoken.znodes)
         if not found:
@@ -185,7 +185,7 @@ class Registry:
 def _client(connect: str, access: ZkSecurity, timeout_s: float) -> KazooClient:
     try:
         handler = _Handler(access.tls)
-        # A client that may try for ever makes its callers wait for ever: calls are kept until it is connected again.
+        # A client that retries forever makes its callers wait forever: kazoo queues calls until it is connected again.
         retry = KazooRetry(max_tries=-1, delay=0.05, max_delay=RECONNECT_MAX_S, deadline=timeout_s)
         who = {**access.for_kazoo(), "logger": KazooLog()}
         return KazooClient(hosts=connect, timeout=timeout_s, handler=handler, connection_retry=retry, **who)
@@ -197,9 +197,11 @@ def _client(connect: str, access: ZkSecurity, timeout_s: float) -> KazooClient:
 
 def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
     try:
-        connected = started(client, timeout_s)  # client.start() would warn of a missing chroot, which is an error here
+        connected = started(
+            client, timeout_s
+        )  # client.start() would only warn of a missing chroot, which is an error here
     except TooManyOpenFiles as exc:
-        raise Unreachable(f"ZooKeeper at {connect} is not reached: {exc}", zookeeper=connect) from exc
+        raise Unreachable(f"ZooKeeper at {connect} cannot be reached: {exc}", zookeeper=connect) from exc
     if not connected:
         trouble = last_trouble(client)
         raise Unreachable(
@@ -214,7 +216,7 @@ def _start(client: KazooClient, connect: str, timeout_s: float) -> None:
 
 
 def _close(client: KazooClient) -> None:
-    """What the session held (a lock) ends with it, at the latest after its time-out."""
+    """Close the client; a lock of the session ends with it, at the latest after its timeout."""
     try:
         client.stop()
         client.close()
@@ -223,8 +225,8 @@ def _close(client: KazooClient) -> None:
 
 
 class _Handler(SequentialThreadingHandler):
-    """Makes TLS as the other commands do: kazoo itself neither checks the host's name nor takes one file for
-    certificate and key."""
+    """kazoo handler with TLS as in the other commands: kazoo itself neither checks the host name nor accepts one file
+    for certificate and key."""
 
     def __init__(self, tls: Tls | None) -> None:
         super().__init__()
@@ -247,7 +249,7 @@ def _where(zk: KazooClient) -> str:
 
 
 def _taken(zk: KazooClient, path: str, who: str) -> str | None:
-    """Take it; its holder, when that is another session."""
+    """Take the lock; return its holder if that is another session."""
     try:
         zk.create(path, who.encode(), ephemeral=True, makepath=True)
     except NodeExistsError:
@@ -260,7 +262,7 @@ def _taken(zk: KazooClient, path: str, who: str) -> str | None:
 
 
 def _give_back(zk: KazooClient, path: str) -> None:
-    """Only what is this session's: another's may be there where ours was lost."""
+    """Release the lock if it is this session's: after a lost session it may belong to another."""
     try:
         found = zk.exists(path)
         if found is not None and zk.client_id is not None and found.ephemeralOwner == zk.client_id[0]:

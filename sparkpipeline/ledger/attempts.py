@@ -1,16 +1,16 @@
-"""Attempts at a batch: whose staging folder is whose, and when it may be deleted.
+"""Attempts at a batch: owners of staging folders, and when these may be deleted.
 
     claimed     N-a.claim names the process; no other writes into N-a/
     sealed      N-a.seal, made exclusively, says for what:
                 `commit`   its driver goes to its commit: no other driver deletes the folder while N is open
-                `nothing`  it was given up: its driver finds that out before its commit, and has lost
+                `nothing`  it was given up: its driver notices before its commit, and loses
     decided     commits/N is there: every attempt at N may go, once N is published
 
 Without the seal a driver that recovers could delete the files of another that is just about to commit them.
 N-a/portions/ outlives an attempt that is given up: what is finished there the next attempt takes over, by moving it
-into its own folder, and deletes the rest.  An attempt that is sealed for nothing never commits, so no file can be
-taken from under a commit.
-The number of an attempt is not used again while its batch is open: claim and seal outlive a folder that was given up.
+into its own folder, and deletes the rest.  An attempt that is sealed for nothing never commits, so no file can be taken
+from under a commit. The number of an attempt is not used again while its batch is open: claim and seal outlive a folder
+that was given up.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STALE_MS = 24 * 3600 * 1000  # a claim of another machine that is older is held 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt as its files show it.  owner: host, pid, since_ms, place and start of the process (empty when the
+    """State of one attempt, from its files.  owner: host, pid, since_ms, place and start of the process (empty when the
     claim cannot be read); sealed: None, "commit" or "nothing"."""
 
     batch: int
@@ -52,7 +52,7 @@ class Attempt:
 
 
 class Attempts:
-    """The staging folder of a ledger."""
+    """Staging folder of a ledger."""
 
     def __init__(self, files: Files, layout: Layout, clock: Callable[[], int]) -> None:
         self._files = files
@@ -60,8 +60,8 @@ class Attempts:
         self._clock = clock
 
     def claim(self, batch: int) -> int:
-        """The number of a new attempt, ours alone.  Ask after it whether the batch is still open: an attempt
-        that was deleted with its decided batch leaves its number behind."""
+        """Return the number of a new attempt, owned by us.  Check afterwards whether the batch is still open: the
+        number of an attempt deleted with its decided batch becomes free."""
         taken = [attempt for found, attempt in self._found() if found == batch]
         number = max(taken, default=0) + 1
         text = _text({**_ourselves(), "batch": batch, "since_ms": (now := self._clock()), "since": utc(now)})
@@ -70,7 +70,7 @@ class Attempts:
         return number
 
     def seal(self, batch: int, attempt: int) -> bool:
-        """For commit.  False: it was given up, by us or by another driver."""
+        """Seal the attempt for its commit.  Return False if it was given up, by us or by another driver."""
         return self._sealed(batch, attempt, FOR_COMMIT)
 
     def give_up(self, batch: int, attempt: int, ours: bool = False) -> bool:
@@ -89,7 +89,7 @@ class Attempts:
         return True
 
     def left(self, batch: int) -> list[str]:
-        """The staging folders of attempts that were given up and left portions, the newest first.  They are the
+        """Return the staging folders of attempts that were given up and left portions, the newest first.  They are the
         caller's, which has claimed an attempt of its own: to move files out of, and to delete."""
         given_up = [one for one, parts in self._found().items() if one[0] == batch and FOLDER in parts]
         return [
@@ -104,7 +104,7 @@ class Attempts:
         self._files.delete(self._layout.claim(batch, attempt))  # the last: it keeps others out of the folder
 
     def of(self, batch: int) -> list[Attempt]:
-        """The attempts at a batch, also those given up."""
+        """Return the attempts at a batch, also those given up."""
         return [self._attempt(*found) for found in self._found() if found[0] == batch]
 
     def sweep(self, next_batch: int, alone: bool, tell: Callable[[str], None]) -> None:
@@ -136,7 +136,7 @@ class Attempts:
         return made(self._files, path, data)
 
     def _found(self) -> dict[tuple[int, int], set[str]]:
-        """Batch and attempt -> which of folder, claim and seal there is."""
+        """Return batch and attempt -> which of folder, claim and seal exist."""
         found: dict[tuple[int, int], set[str]] = {}
         for entry in self._files.list(self._layout.folder("staging")):
             name = attempt_of(entry.name)
@@ -162,8 +162,8 @@ class Attempts:
 
 
 def made(files: Files, path: str, data: bytes) -> bool:
-    """create(), and True as well when what is there already is ours: a store that repeats a request on a lost link
-    refuses its own work the second time."""
+    """Create a file; return True also if an existing one has our content: a store that repeats a request after a lost
+    link refuses its own work the second time."""
     if files.create(path, data):
         return True
     try:
@@ -173,7 +173,7 @@ def made(files: Files, path: str, data: bytes) -> bool:
 
 
 def _ourselves() -> dict[str, Any]:
-    """This process, so that another one on the same machine can tell whether it is still there."""
+    """Describe this process, so that another one on the same machine can check whether it still runs."""
     return {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -184,7 +184,7 @@ def _ourselves() -> dict[str, Any]:
 
 
 def _place() -> str:
-    """This boot of this machine, and the process numbers we see on it; empty where /proc does not say."""
+    """Return an identifier of this boot and pid namespace; empty without /proc."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -193,9 +193,9 @@ def _place() -> str:
 
 
 def _start(pid: object) -> str | None:
-    """When a process started, in ticks of this boot; None when there is none of that number."""
+    """Return when a process started, in ticks of this boot; None if it does not exist."""
     if not isinstance(pid, int):
-        return None  # a claim that somebody else wrote: it names no file for us to open
+        return None  # a foreign claim: it must not name a file for us to open
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -207,7 +207,7 @@ def _text(row: dict[str, Any]) -> bytes:
 
 
 def _row(data: bytes) -> dict[str, Any]:
-    """A claim or seal; empty for what is not one: it decides nothing then."""
+    """Return a claim or seal; empty for what is not one: it decides nothing then."""
     try:
         row = json_value(data)
     except ValueError:

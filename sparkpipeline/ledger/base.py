@@ -1,4 +1,4 @@
-"""The base of a ledger: which file system its URI means, and how it is written.
+"""Base of a ledger: file system and normal form of its URI.
 
     /warehouse/orders, file:///warehouse/orders     LocalFiles, no Spark needed
     hdfs://host:8020/orders, s3a://bucket/orders    HadoopFiles: the Hadoop client of a running Spark session
@@ -22,10 +22,10 @@ _GLOB = re.compile(r"[*?\[\]{}\\]|[\x00-\x1f\x7f]")
 
 
 def normal_base(base: str) -> str:
-    """The base as ledgers write it: with its scheme, without slashes at the end or double ones inside.
+    """Return the base in normal form: with its scheme, without slashes at the end or double ones inside.
 
-    A plain absolute path becomes file:///…, so that Spark does not take it for one of its default file system.
-    Raises OptionRefused for relative paths, `..`, and characters that Spark would read as a pattern."""
+    A plain absolute path becomes file:///…, so that Spark does not take it for one of its default file system. Raises
+    OptionRefused for relative paths, `..`, and characters that Spark would read as a pattern."""
     if _GLOB.search(base):
         raise OptionRefused(
             r"has one of * ? [ ] { } \ or a control character, which Spark reads as a pattern", base=base
@@ -40,13 +40,13 @@ def normal_base(base: str) -> str:
 
 
 def needs_spark(base: str) -> bool:
-    """Whether open_files wants a session for this base."""
+    """True if open_files needs a session for this base."""
     return not normal_base(base).startswith("file:")
 
 
 def open_files(base: str, spark: Any | None = None) -> Files:
-    """The files of a base.  Raises OptionRefused: no session where one is needed, a scheme that is not supported, or a
-    plain path where Spark's default file system is another than file:."""
+    """Return the files of a base.  Raises OptionRefused: no session where one is needed, a scheme that is not
+    supported, or a plain path where Spark's default file system is another than file:."""
     if needs_spark(base):
         if spark is None:
             raise OptionRefused("is reached by Spark's Hadoop client, and there is no Spark session", base=base)

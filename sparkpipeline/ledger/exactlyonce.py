@@ -1,4 +1,4 @@
-"""One batch, exactly once: recover, plan, execute, commit, publish.  What the work is, a Work knows.
+"""One batch, exactly once: recover, plan, execute, commit, publish.  A Work defines the content of the work.
 
     recover   publish the commit that is not done; give up the staging of attempts that cannot commit any more;
               a plan without commit is executed again, the very plan
@@ -7,8 +7,8 @@
     commit    the attempt is sealed, its files are looked at, then commits/N by exclusive create decides
     publish   superseded files go to trash, staged files get their final names, done/N is written; then staging goes
 
-Whoever loses drops its own staging and nothing else.  Any step may be the last one of a process: POINTS names them
-all, and tests end processes there.
+A driver that loses drops its own staging and nothing else.  Any step may be the last one of a process: POINTS names
+them all, and tests end processes there.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ POINTS = (  # where a process may end; each name is a fail point
 
 
 class Work(Protocol):
-    """What a ledger does batch by batch."""
+    """Work that a ledger does batch by batch."""
 
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
-        """What batch number `batch` shall do; None: there is nothing to do.
+        """Plan batch number `batch`; None: there is nothing to do.
 
         Validated: a plan is durable, so one that cannot be executed would fail at every start until it is abandoned."""
         ...
 
     def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-        """Carry out a plan, writing below `staging` only: a full path for Spark, of a folder that is not there yet.
+        """Execute a plan, writing below `staging` only: a full path for Spark, of a folder that is not there yet.
 
         Audited when it returns; raises otherwise, and nothing is committed.  May be called again for the same plan,
         also while another driver is still at it."""
@@ -70,16 +70,16 @@ class Work(Protocol):
 
 
 class Outcome(StrEnum):
-    """How advance() ended."""
+    """Outcome of advance()."""
 
-    IDLE = "idle"  # there was nothing to do
+    IDLE = "idle"  # nothing to do
     DONE = "done"  # a batch is committed and published
-    LOST = "lost"  # another driver planned, committed, abandoned or gave up what this one was at
+    LOST = "lost"  # another driver planned, committed, abandoned or gave up the batch
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """One call of advance().  batch: the one it was about, None when idle; manifest: when done; attempt: 0 where none
+    """Result of one call of advance(). batch: its batch, None if idle; manifest: when done; attempt: 0 where none
     began; recovered: batches of before whose publishing was finished first; again: the plan was there before."""
 
     outcome: Outcome
@@ -91,7 +91,7 @@ class Advance:
 
 
 def advance(ledger: Ledger, work: Work, tell: Tell, alone: bool = False) -> Advance:
-    """Finish what was begun, else plan and do the next batch: one batch a call.
+    """Finish a begun batch, else plan and execute the next one: one batch per call.
 
     alone: the caller holds the job's lock, so other attempts are of drivers that are gone; their files are deleted (at
     worst a driver that lives loses its work; nothing else depends on it).  Raises what the work or the file system
@@ -147,8 +147,8 @@ def _carried_out(ledger: Ledger, work: Work, plan: Plan, tell: Tell) -> Advance:
 
 
 def _executed(ledger: Ledger, work: Work, plan: Plan, attempt: int, tell: Tell) -> Manifest | None:
-    """The manifest that is ready to be committed; None: it has lost.  What is raised here was certainly not committed,
-    so the files may go."""
+    """Return the manifest to commit; None: it has lost.  If this raises, nothing was committed, so the files may be
+    deleted."""
     started_ms = ledger.clock()
     try:
         staged = work.execute(plan, ledger.staging(plan.batch, attempt), attempt)
@@ -179,13 +179,13 @@ def _decided(ledger: Ledger, batch: int) -> bool:
     try:
         return ledger.decision(batch) is not None
     except PipelineError:
-        return False  # nobody can say; what led here is raised on
+        return False  # unknown; the original exception is raised
 
 
 def _given_up(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> None:
     try:
         ledger.attempts.give_up(plan.batch, attempt, ours=True)
-    except PipelineError as exc:  # what led here is raised on; the files wait for the next sweep
+    except PipelineError as exc:  # the original exception is raised; the files wait for the next sweep
         tell(f"batch {plan.batch}, attempt {attempt}: its files are not deleted yet: {exc}")
 
 
@@ -198,7 +198,7 @@ def _lost(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> Advance:
         how = "it was abandoned"
     else:
         how = f"another driver committed it (attempt {decided.attempt})"
-    tell(f"batch {plan.batch}: {how}; what attempt {attempt} wrote is deleted")
+    tell(f"batch {plan.batch}: {how}; files of attempt {attempt} are deleted")
     if attempt:
         if decided is None:
             ledger.attempts.give_up(plan.batch, attempt, ours=True)
@@ -209,14 +209,16 @@ def _lost(ledger: Ledger, plan: Plan, attempt: int, tell: Tell) -> Advance:
 
 def _outward(ledger: Ledger, work: Work, manifest: Manifest, tell: Tell) -> None:
     try:
-        if ledger.decision(manifest.batch + 1) is None:  # a driver that slept must not carry old positions over newer
+        if (
+            ledger.decision(manifest.batch + 1) is None
+        ):  # a driver that slept must not write old offsets over newer ones
             work.published(manifest)
     except Exception as exc:
-        tell(f"batch {manifest.batch} is published, but what follows it failed: {exc}")
+        tell(f"batch {manifest.batch} is published, but the steps after it failed: {exc}")
 
 
 def _tidy(ledger: Ledger, tell: Tell) -> None:
-    """Snapshot and trash; the batch is done whatever becomes of them, and the next one tries again."""
+    """Write a snapshot and empty the trash; a failure does not affect the batch, and the next one retries."""
     try:
         ledger.compact_log()
         failpoint("ledger after snapshot")

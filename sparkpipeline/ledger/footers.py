@@ -1,4 +1,4 @@
-"""What a data file says of itself: how many rows it has, and between which offsets they lie.
+"""Footers of data files: number of rows, first and last offset.
 
 A format that keeps this in its footer reads the footer; one that does not reads the file.  Each file by itself, AT_ONCE
 at a time: by a reader of Python's where files are local, elsewhere by the Hadoop client of the JVM that Spark runs in.
@@ -19,7 +19,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """rows: of the file; first, last: bounds of its column `offset`, None in a file without rows."""
+    """Footer of a data file. rows: of the file; first, last: bounds of its column `offset`, None in a file without
+    rows."""
 
     rows: int
     first: int | None = None
@@ -27,13 +28,13 @@ class Footer:
 
     @classmethod
     def of(cls, rows: int, bounds: Iterable[tuple[int, int]]) -> Footer:
-        """bounds: smallest and largest offset of each part of the file."""
+        """Make a footer. bounds: smallest and largest offset of each part of the file."""
         parts = list(bounds)
         return cls(rows, min(first for first, _ in parts), max(last for _, last in parts)) if parts else cls(rows)
 
 
 def read_each(paths: Iterable[str], read: Callable[[str], T]) -> dict[str, T | Mismatch]:
-    """What `read` says of each file, by path; for one that it raises Mismatch about, the Mismatch."""
+    """Return the result of `read` for each file, by path, or the Mismatch that it raises."""
 
     def tried(path: str) -> T | Mismatch:
         try:
@@ -47,7 +48,7 @@ def read_each(paths: Iterable[str], read: Callable[[str], T]) -> dict[str, T | M
 
 
 def whole(found: Mapping[str, T | Mismatch]) -> dict[str, T]:
-    """The same where every file is whole; raises the first Mismatch."""
+    """Return the results if every file is whole; raise the first Mismatch otherwise."""
     good: dict[str, T] = {}
     for path, one in found.items():
         if isinstance(one, Mismatch):
@@ -57,6 +58,6 @@ def whole(found: Mapping[str, T | Mismatch]) -> dict[str, T]:
 
 
 def torn(path: str, what: str, exc: Exception) -> Mismatch:
-    """The Mismatch of a file that its reader could not open.  what: the format's title."""
+    """Return the Mismatch for a file that its reader could not open.  what: the format's title."""
     said = (str(exc).strip() or type(exc).__name__).splitlines()[0]
-    return Mismatch(f"is no whole {what} file: {said}", file=path)
+    return Mismatch(f"is not a complete {what} file: {said}", file=path)

@@ -1,4 +1,4 @@
-"""Formats of data files: the one place that chooses among them.
+"""Formats of data files, and the choice among them.
 
     name        files                    key and value                        codecs
     parquet     .snappy.parquet          bytes                                snappy, gzip, zstd, lz4, none
@@ -23,20 +23,20 @@ from sparkpipeline.ledger.parquet import PARQUET
 
 
 class FileFormat(Protocol):
-    """How files with rows are written, read and counted."""
+    """Format of files with rows: writing, reading and counting."""
 
     @property
     def name(self) -> str:
-        """As ledgers remember it."""
+        """Return the name stored in ledgers."""
         ...
 
     @property
     def codecs(self) -> Mapping[str, str]:
-        """Value of the option `compression` -> what Spark's writer calls it; the first one is the default."""
+        """Return values of the option `compression` -> codec of Spark's writer; the first one is the default."""
         ...
 
     def laid_out(self, rows: Any) -> Any:
-        """The rows with their columns as files of the format have them; columns key and value are bytes."""
+        """Return the rows with the columns of files of the format; columns key and value are bytes."""
         ...
 
     def write(self, writer: Any, path: str) -> None:
@@ -44,15 +44,15 @@ class FileFormat(Protocol):
         ...
 
     def read(self, reader: Any, paths: Iterable[str], schema: Any = None) -> Any:
-        """A frame of the files at or below these paths: the other way from laid_out.
+        """Return a frame of the files at or below these paths: the other way from laid_out.
 
         reader: spark.read, with its options; schema: a StructType of the columns wanted, None: all that the files tell
         of.  Raises what Spark raises."""
         ...
 
     def read_footers(self, paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer | Mismatch]:
-        """By path; for what is no whole file of the format the Mismatch that says so.  local: paths are of this
-        machine's file system; spark: needed where they are not."""
+        """Return footers by path, or a Mismatch for a file that is not complete.  local: paths are of this machine's
+        file system; spark: needed where they are not."""
         ...
 
 
@@ -61,8 +61,8 @@ _BY_ENDING: Mapping[str, FileFormat] = {".parquet": PARQUET, ".orc": ORC, ".json
 
 
 def of_facts(facts: Mapping[str, Any]) -> FileFormat:
-    """The format of a load's files, by the facts of its newest manifest: Parquet where they say nothing, as those of
-    releases that knew no other.  Raises LedgerDamaged for one that is not known here."""
+    """Return the format of a load's files, by the facts of its newest manifest: Parquet if they have none, as in
+    earlier releases.  Raises LedgerDamaged for an unknown one."""
     output = facts.get("output", {})
     name = output.get("format", PARQUET.name) if isinstance(output, Mapping) else output
     if not isinstance(name, str) or name not in FORMATS:
@@ -71,7 +71,8 @@ def of_facts(facts: Mapping[str, Any]) -> FileFormat:
 
 
 def by_ending(path: str) -> FileFormat:
-    """The format of a file by its name.  The two of JSON lines are one here: their footers are.  Raises Mismatch."""
+    """Return the format of a file by its name.  The two JSON lines formats count as one, because their footers are
+    equal. Raises Mismatch."""
     for ending, found in _BY_ENDING.items():
         if path.endswith(ending):
             return found
@@ -79,5 +80,5 @@ def by_ending(path: str) -> FileFormat:
 
 
 def footers(fmt: FileFormat, paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, Footer]:
-    """As fmt.read_footers.  Raises the first Mismatch."""
+    """Return footers by path.  Raises the first Mismatch."""
     return whole(fmt.read_footers(paths, spark, local))

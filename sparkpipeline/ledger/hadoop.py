@@ -1,11 +1,11 @@
-"""Files of the Hadoop client inside a running Spark session: what hdfs://, s3a:// and file: mean there.
+"""Files of the Hadoop client inside a running Spark session: for hdfs://, s3a:// and file:.
 
 How a file is made exclusively and whole, which no file system here offers in one call for content and name:
 
     rename        hdfs, viewfs, webhdfs: written under a hidden name, then renamed; the name node refuses a taken target
     link          file: a hard link, as LocalFiles does it (FileSystem.create and rename are not exclusive on a disk)
     conditional   s3a: the object appears when it is closed, and only where there is none (If-None-Match).  Hadoop 3.4.2
-                  or newer.  A store may ignore the condition without a word, so the first file that a process makes is
+                  or newer.  A store may silently ignore the condition, so the first file that a process makes is
                   preceded by a probe that is made twice: the second time has to be refused
 
 On s3a a rename is a copy and a delete, and of two sources at once the later copy stays.  A ledger can live with that: a
@@ -43,19 +43,20 @@ DENIED = ("AccessControlException", "AccessDeniedException")
 
 
 class HadoopFiles:
-    """spark: a running session (not Spark Connect, which has no JVM here); base: a URI of the file system meant.
+    """Files through Hadoop. spark: a running session (not Spark Connect, which has no JVM here); base: a URI of the
+    file system meant.
 
-    Raises OptionRefused for a scheme that is none of MODES, and StorageFailed.
+    Raises OptionRefused for a scheme that is not in MODES, and StorageFailed.
     """
 
     def __init__(self, spark: Any, base: str) -> None:
         scheme = base.partition(":")[0]
         if scheme not in MODES:
-            raise OptionRefused(f"{scheme}: is none of {', '.join(sorted(MODES))}", base=base)
+            raise OptionRefused(f"{scheme}: is not one of {', '.join(sorted(MODES))}", base=base)
         self._mode = MODES[scheme]
         context = hadoop_context(spark)
         self._jvm = context._jvm
-        self._made: set[str] = set()  # folders that we know of
+        self._made: set[str] = set()  # folders known to exist
         self._probed = False  # the store is known to keep the condition of _conditional
         with _storage_errors(base, "open"):
             self._fs = self._path(base).getFileSystem(context._jsc.hadoopConfiguration())
@@ -91,7 +92,7 @@ class HadoopFiles:
                 stream = self._fs.open(self._path(path))
             except Exception as exc:
                 if _class(exc) in NOT_THERE:
-                    raise Missing("there is no such file", file=path) from None
+                    raise Missing("file does not exist", file=path) from None
                 raise
             try:
                 return bytes(stream.readAllBytes())
@@ -107,7 +108,7 @@ class HadoopFiles:
                 return True
             if not self._fs.exists(self._path(source)) or self._fs.exists(self._path(target)):
                 return False  # another driver was quicker
-            self._made.clear()  # somebody has deleted a folder that we knew
+            self._made.clear()  # a folder was deleted by another process
             self._folder(target.rpartition("/")[0])
             if self._moved(source, target):
                 return True
@@ -118,7 +119,8 @@ class HadoopFiles:
             return bool(self._fs.delete(self._path(path), recursive))
 
     def sync(self, path: str) -> None:
-        """Nothing: a closed file has its replicas, and a closed object is stored.  (On file: LocalFiles does more.)"""
+        """Do nothing: a closed file has its replicas, and a closed object is stored.  (On file: LocalFiles does
+        more.)"""
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -183,7 +185,7 @@ class HadoopFiles:
         return self._put(path, data)
 
     def _put(self, path: str, data: bytes) -> bool:
-        """Make an object on the condition that there is none; False where there is one."""
+        """Create an object on the condition that there is none; return False if there is one."""
         stream = self._opened(path)
         stream.write(bytearray(data))
         return self._closed(path, stream)
@@ -192,7 +194,7 @@ class HadoopFiles:
         return self._fs.createFile(self._path(path)).must(CONDITIONAL, True).build()
 
     def _closed(self, path: str, stream: Any) -> bool:
-        """Whether the object is made: the condition is looked at now, by the store."""
+        """Close the stream and return whether the object was created: the store checks the condition now."""
         try:
             stream.close()
         except Exception as exc:
@@ -202,7 +204,7 @@ class HadoopFiles:
         return True
 
     def _probe(self, path: str) -> None:
-        """Raises OptionRefused where the store takes the same object twice, whatever the condition says."""
+        """Raise OptionRefused if the store accepts the same object twice in spite of the condition."""
         folder, _, name = path.rpartition("/")
         probe = f"{folder}/.{name}.{uuid.uuid4().hex}{TEMPORARY}"
         try:
@@ -219,7 +221,7 @@ class HadoopFiles:
 
 
 def hadoop_context(spark: Any) -> Any:
-    """The Spark context, whose JVM has the Hadoop client.  Raises OptionRefused for a Spark Connect session."""
+    """Return the Spark context, whose JVM has the Hadoop client.  Raises OptionRefused for a Spark Connect session."""
     try:
         return spark.sparkContext
     except AttributeError:  # pyspark's own subclass of it
@@ -236,14 +238,14 @@ def _info(folder: str, entry: Any) -> FileInfo:
 
 
 def _class(exc: BaseException) -> str:
-    """The Java class of what py4j raised; empty for what is none of Java's."""
+    """Return the Java class of an exception of py4j; empty if it is not a Java exception."""
     raised = getattr(exc, "java_exception", None)
     return "" if raised is None else str(raised.getClass().getName())
 
 
 @contextmanager
 def _storage_errors(path: str, doing: str) -> Iterator[None]:
-    """Java's and py4j's errors in one sentence."""
+    """Convert Java's and py4j's errors to one sentence."""
     from py4j.protocol import Py4JError, Py4JJavaError  # here: only with Spark
     from pyspark.errors import PySparkException
 

@@ -1,4 +1,4 @@
-"""JSON lines as a format of data files: one object a row, in UTF-8, without the columns that are null.
+"""JSON lines as a format of data files: one object per row, in UTF-8, without the columns that are null.
 
     json        key, value                         base64 of the bytes
     json-text   key, value                         the bytes as text, where they are UTF-8
@@ -7,7 +7,7 @@
 Either gives back exactly the bytes that were loaded.  headers is an array whose values are base64 in both.
 
 A line tells no types: reading takes a schema.  There is no footer, so the offsets of all lines are read: by Spark, with
-another parser than the one that reads rows, or line by line here where there is no session.
+another parser than the one that reads rows, or line by line here without a session.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class JsonLinesFormat:
 
     @property
     def codecs(self) -> Mapping[str, str]:
-        """Those that any reader of JSON lines opens: Hadoop frames snappy and lz4 in a way of its own."""
+        """Return codecs that any reader of JSON lines supports: Hadoop has its own framing of snappy and lz4."""
         return {"gzip": "gzip", "none": "none"}
 
     def laid_out(self, rows: Any) -> Any:
@@ -87,7 +87,7 @@ def _footer_local(path: str) -> Footer:
 
 
 def _bounds(path: str, lines_at_once: int = 10_000) -> Iterator[tuple[int, int, int]]:
-    """Lines, smallest and largest offset of one stretch of the file after the other."""
+    """Yield lines, smallest and largest offset of consecutive stretches of the file."""
     where = local_path(path)
     with gzip.open(where, "rb") if path.endswith(".gz") else where.open("rb") as lines:
         offsets: list[int] = []
@@ -109,7 +109,7 @@ def _whole_number(value: object) -> int:
 
 
 def _footers_by_spark(paths: list[str], spark: Any) -> dict[str, Footer | Mismatch]:
-    """All files in one job; a file of which it cannot be read is found by reading them one by one."""
+    """Read the footers of all files in one job; if it fails, read them one by one to find the bad file."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -143,13 +143,13 @@ def _counted(paths: list[str], spark: Any) -> dict[str, Footer | Mismatch]:
             found[path] = Footer(0)
         elif row["offsets"] < row["rows"]:
             bad = row["rows"] - row["offsets"]
-            found[path] = Mismatch(f"is no whole {TITLE} file: {bad} of its lines have no offset", file=path)
+            found[path] = Mismatch(f"is not a complete {TITLE} file: {bad} of its lines have no offset", file=path)
         else:
             found[path] = Footer(row["rows"], row["first"], row["last"])
     return found
 
 
 def _place(path: str) -> str:
-    """A path as Spark and as a ledger write it: file:///a and file:/a are the same."""
+    """Return a path in one spelling for Spark and ledgers: file:///a and file:/a are the same."""
     scheme, colon, rest = path.partition(":")
     return f"{scheme}:/{rest.lstrip('/')}" if colon and scheme == "file" else path

@@ -1,4 +1,4 @@
-"""A ledger: numbered batches, each with a plan, a commit and the files it brought.  Knows no Kafka and no Spark.
+"""A ledger: numbered batches, each with a plan, a commit and its files.  Independent of Kafka and Spark.
 
 Batches are 1, 2, 3 .. without a gap: plan N is made when N-1 is committed and published, or abandoned.  Plans, commits
 and done marks are never changed and never deleted, so what a driver has read of them stays true.
@@ -30,7 +30,7 @@ TRASH_KEEP_S = 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerState:
-    """Where a ledger stands.
+    """State of a ledger.
 
     next_batch    the number of the open plan, or of the plan to come
     open_plan     planned, neither committed nor abandoned
@@ -46,7 +46,7 @@ class LedgerState:
     newest: Manifest | None
 
     def has_plan(self, batch: int) -> bool:
-        """Whether a batch was planned, by this driver or another; the next one is, where a plan is open."""
+        """True if a batch was planned, by this driver or another; if a plan is open, this includes the next batch."""
         return batch < self.next_batch or self.open_plan is not None
 
 
@@ -74,7 +74,7 @@ class Ledger:
         self.attempts = Attempts(files, self.layout, clock)
         self._snapshot_every = snapshot_every
         self._trash_keep_s = trash_keep_s
-        self._read: dict[int, Manifest] = {}  # decided batches behind the newest snapshot
+        self._read: dict[int, Manifest] = {}  # decided batches after the newest snapshot
 
     def __repr__(self) -> str:
         return f"<Ledger {self.base}>"
@@ -84,13 +84,13 @@ class Ledger:
         return self.layout.base
 
     def path(self, final: str) -> str:
-        """The full path of a final file, for Spark."""
+        """Return the full path of a final file, for Spark."""
         return self.layout.final(final)
 
     # ---- what its files say: changes nothing
 
     def state(self) -> LedgerState:
-        """Reads the newest snapshot, the manifests behind it and the open plan."""
+        """Read the state: the newest snapshot, the manifests after it and the open plan."""
         start = self.snapshots.newest()
         tail = self._tail(start)
         newest = next((manifest for manifest in reversed(tail) if not manifest.abandoned), None)
@@ -105,7 +105,7 @@ class Ledger:
         )
 
     def plan(self, batch: int) -> Plan:
-        """A plan, whatever became of it.  Raises Missing, and LedgerDamaged."""
+        """Return a plan, open or decided.  Raises Missing, and LedgerDamaged."""
         path = self.layout.plan(batch)
         plan = Plan.of(_decoded(self.files.read(path), path), path)
         if plan.batch != batch:
@@ -113,14 +113,15 @@ class Ledger:
         return plan
 
     def manifest(self, batch: int) -> Manifest:
-        """The commit of a batch.  Raises Missing when it has none or was abandoned, and LedgerDamaged."""
+        """Return the commit of a batch.  Raises Missing if it has none or was abandoned, and LedgerDamaged."""
         decided = self.decision(batch)
         if decided is None or decided.abandoned:
             raise Missing("the batch was abandoned" if decided else "the batch has no commit", batch=batch)
         return decided
 
     def manifests(self, since: int = 0) -> Iterator[Manifest]:
-        """The commits of the batches behind number `since`, in order; abandoned ones are none.  Reads one file each."""
+        """Yield the commits of the batches after number `since`, in order, without abandoned ones.  Reads one file
+        each."""
         batch = since + 1
         while (decided := self.decision(batch)) is not None:
             if not decided.abandoned:
@@ -128,7 +129,7 @@ class Ledger:
             batch += 1
 
     def decision(self, batch: int) -> Manifest | None:
-        """What commits/N says: a commit, an `abandoned` one, or None while the batch is open (or has no plan yet)."""
+        """Return commits/N: a commit, an `abandoned` one, or None while the batch is open (or has no plan yet)."""
         if batch in self._read:
             return self._read[batch]
         path = self.layout.commit(batch)
@@ -142,10 +143,10 @@ class Ledger:
         return manifest
 
     def live_files(self, as_of: int | None = None) -> Live:
-        """Final path -> file, after the newest commit or after batch number as_of.
+        """Return final path -> file, after the newest commit or after batch number as_of.
 
-        Of batches that are not published yet too: their files may still be on their way."""
-        for _ in range(3):  # another driver may delete the snapshot that we have just chosen
+        This includes batches that are not published yet, whose files may still be moving."""
+        for _ in range(3):  # another driver may delete the snapshot just chosen
             start = self.snapshots.newest(as_of)
             try:
                 live = self.snapshots.live(start)
@@ -183,7 +184,7 @@ class Ledger:
         return made(self.files, self.layout.plan(plan.batch), plan.text().encode())
 
     def claim(self, batch: int) -> int | None:
-        """A new attempt at an open batch, with a staging folder of its own; None: the batch is decided meanwhile."""
+        """Return a new attempt at an open batch, with its own staging folder; None: the batch is decided meanwhile."""
         attempt = self.attempts.claim(batch)
         if self.decision(batch) is None:
             return attempt
@@ -191,7 +192,7 @@ class Ledger:
         return None
 
     def staging(self, batch: int, attempt: int) -> str:
-        """The full path of an attempt's folder, which its first writer makes."""
+        """Return the full path of an attempt's folder, which its first writer makes."""
         return self.layout.staging(batch, attempt)
 
     def prepare(self, manifest: Manifest) -> bool:
@@ -218,7 +219,7 @@ class Ledger:
         return True
 
     def commit(self, manifest: Manifest) -> bool:
-        """Decide a batch by a manifest that is prepared.  False: it was decided before.
+        """Decide a batch by a prepared manifest.  Return False if it was decided before.
 
         When it raises the outcome is unknown: leave the staging folder, the next state() says."""
         return made(self.files, self.layout.commit(manifest.batch), manifest.text().encode())
@@ -230,14 +231,14 @@ class Ledger:
             self.attempts.drop(attempt.batch, attempt.attempt)
 
     def abandon(self, batch: int, why: str) -> Manifest:
-        """Decide that an open plan will never be carried out, by the file that would be its commit: of an abandon and a
-        commit at once one wins.  Raises Refused when there is no such plan or the batch is decided."""
+        """Decide that an open plan will never be executed, by the file that would be its commit: if an abandon and a
+        commit compete, one wins.  Raises Refused when there is no such plan or the batch is decided."""
         if not self.files.exists(self.layout.plan(batch)):
-            raise Refused("there is no plan of this number", batch=batch)
+            raise Refused("no plan has this number", batch=batch)
         try:
             plan_hash = self.plan(batch).hash
         except LedgerDamaged:
-            plan_hash = ""  # a plan that nobody can read is the best reason to abandon it
+            plan_hash = ""  # an unreadable plan is the best reason to abandon it
         now = self.clock()
         manifest = Manifest(
             batch=batch,
@@ -261,7 +262,8 @@ class Ledger:
     # ---- housekeeping
 
     def compact_log(self) -> int | None:
-        """Make a snapshot when snapshot_every published batches came since the last one; its last batch, else None."""
+        """Make a snapshot when snapshot_every published batches came since the last one; return its last batch, else
+        None."""
         start = self.snapshots.newest()
         tail = self._tail(start)
         unpublished = {manifest.batch for manifest in self._unpublished(tail)}
@@ -278,7 +280,7 @@ class Ledger:
         return through
 
     def drop_trash(self) -> list[int]:
-        """Delete superseded files whose retention time is over; the batches that had superseded them."""
+        """Delete superseded files whose retention time is over; return the batches that superseded them."""
         if self._trash_keep_s is None:
             return []
         dropped = []
@@ -295,7 +297,7 @@ class Ledger:
     # ---- inside
 
     def _tail(self, start: Sum) -> list[Manifest]:
-        """Every decided batch behind a snapshot, also the abandoned ones."""
+        """Return every decided batch after a snapshot, including abandoned ones."""
         tail: list[Manifest] = []
         while (decided := self.decision(start.through + len(tail) + 1)) is not None:
             self._read[decided.batch] = decided
@@ -303,7 +305,8 @@ class Ledger:
         return tail
 
     def _unpublished(self, tail: list[Manifest]) -> list[Manifest]:
-        """From the newest backwards to the first that is done: no plan is made before its predecessor is published."""
+        """Return unpublished batches, from the newest back to the first done one: no plan is made before its
+        predecessor is published."""
         found: list[Manifest] = []
         for manifest in reversed(tail):
             if manifest.abandoned:
@@ -320,11 +323,11 @@ class Ledger:
             return None
         except LedgerDamaged as exc:
             raise LedgerDamaged(
-                f"{exc.sentence}; abandoning batch {batch} goes on without it", **exc.coordinates
+                f"{exc.sentence}; `abandon` of batch {batch} works without it", **exc.coordinates
             ) from None
 
     def _sizes(self, folders: set[str]) -> dict[str, int]:
-        """The files in these folders, and their sizes."""
+        """Return the files in these folders, and their sizes."""
         listed = (entry for folder in sorted(folders) for entry in self.files.list(folder))
         return {entry.path: entry.size for entry in listed if not entry.is_folder}
 
@@ -339,7 +342,7 @@ class Ledger:
 
 
 def publish(files: Files, layout: Layout, manifest: Manifest, tell: Callable[[str], None]) -> None:
-    """Bring all of a committed manifest to where it says.  Raises LedgerDamaged for a file that is nowhere."""
+    """Move all files of a committed manifest to their final names.  Raises LedgerDamaged for a missing file."""
     if files.exists(layout.done(manifest.batch)):
         return
     for final in manifest.supersedes:
@@ -355,7 +358,7 @@ def publish(files: Files, layout: Layout, manifest: Manifest, tell: Callable[[st
 
 
 def _trashed(files: Files, layout: Layout, batch: int, final: str) -> bool:
-    """Whether the file lies in the batch's trash now."""
+    """True if the file is in the batch's trash."""
     trash = layout.trashed(batch, final)
     return files.rename(layout.final(final), trash) or files.exists(trash)
 
@@ -389,4 +392,4 @@ def _decoded(data: bytes, path: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise LedgerDamaged("is no text: torn, or not written by a ledger", file=path) from None
+        raise LedgerDamaged("is not text: torn, or not written by a ledger", file=path) from None

@@ -23,7 +23,7 @@ TEMPORARY = ".tmp"  # the end of a name that is not a file yet
 
 
 def local_path(path: str) -> Path:
-    """Where a `file:` URI or a plain absolute path points.  Raises OptionRefused for anything else."""
+    """Return the path of a `file:` URI or a plain absolute path.  Raises OptionRefused for anything else."""
     if path.startswith("file:"):
         rest = path.removeprefix("file:")
         if rest.startswith("//"):
@@ -82,7 +82,7 @@ class LocalFiles:
             try:
                 return local_path(path).read_bytes()
             except (FileNotFoundError, NotADirectoryError):
-                raise Missing("there is no such file", file=path) from None
+                raise Missing("file does not exist", file=path) from None
 
     def rename(self, source: str, target: str) -> bool:
         here, there = local_path(source), local_path(target)
@@ -126,7 +126,7 @@ class LocalFiles:
 
 
 def _linked(source: Path, target: Path) -> bool:
-    """Give a file a second name; False when that is taken."""
+    """Give a file a second name; return False if that is taken."""
     try:
         os.link(source, target)
     except FileExistsError:
@@ -160,7 +160,7 @@ def _info(path: str, name: str, of: os.stat_result) -> FileInfo:
 
 @contextmanager
 def _storage_errors(path: str, doing: str) -> Iterator[None]:
-    """Foreign errors in one sentence."""
+    """Convert OSErrors to one sentence."""
     try:
         yield
     except PermissionError as exc:

@@ -1,7 +1,7 @@
-"""What a ledger keeps: plans, manifests and the files they name.  Pure; their texts are JSON with sorted keys.
+"""Content of a ledger: plans, manifests and the files they name.  Pure; their texts are JSON with sorted keys.
 
-    plan       exactly what a batch is to do, written before anything is read
-    manifest   what it did: the commit.  One whose kind is `abandoned` says that batch N will never be done
+    plan       exact work of a batch, written before anything is read
+    manifest   its result: the commit.  One whose kind is `abandoned` says that batch N will never be done
 
 Times are milliseconds since 1970; the texts say them in UTC too, for people.
 """
@@ -46,8 +46,8 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """What executing a plan left below its staging folder, audited.  facts: what the manifest shall remember, as JSON
-    knows it; application: the Spark application's id."""
+    """Audited result of executing a plan, in its staging folder. facts: content for the manifest, in JSON types;
+    application: the Spark application's id."""
 
     files: tuple[BatchFile, ...]
     facts: dict[str, Any]
@@ -56,8 +56,8 @@ class StagedBatch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What batch number `batch` does.  kind: whose work it is ("load", "rewind", "stage", ..); work: all that executing
-    it needs, as JSON knows it; supersedes: final paths of live files that it replaces."""
+    """Plan of batch number `batch`. kind: type of work ("load", "rewind", "stage", ..); work: everything needed to
+    execute it, in JSON types; supersedes: final paths of live files that it replaces."""
 
     batch: int
     kind: str
@@ -66,7 +66,7 @@ class Plan:
     supersedes: tuple[str, ...] = ()
 
     def text(self) -> str:
-        """The plan's file."""
+        """Return the plan's file content."""
         return _text(
             {
                 "batch": self.batch,
@@ -102,8 +102,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a batch did.  attempt: whose staging folder it is published from; started_ms: when that attempt began;
-    version: of the tool that wrote it."""
+    """Result of a batch. attempt: the one from whose staging folder it is published; started_ms: when that attempt
+    began; version: of the tool that wrote it."""
 
     batch: int
     kind: str
@@ -130,7 +130,7 @@ class Manifest:
         return sum(file.bytes for file in self.files)
 
     def text(self) -> str:
-        """The manifest's file."""
+        """Return the manifest's file content."""
         return _text(
             {
                 "application": self.application,
@@ -176,35 +176,35 @@ class Manifest:
 
 
 def utc(ms: int) -> str:
-    """2026-01-31T10:00:00.000Z of milliseconds since 1970."""
+    """Return 2026-01-31T10:00:00.000Z for milliseconds since 1970."""
     whole = datetime.fromtimestamp(ms // 1000, UTC)
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{ms % 1000:03}Z"
 
 
 def check_plan(plan: Plan) -> None:
-    """Raises OptionRefused for a plan that cannot be written or never be carried out."""
+    """Raise OptionRefused for a plan that cannot be written or executed."""
     if plan.batch < 1:
         raise OptionRefused("batches are counted from 1", batch=plan.batch)
     if not plan.kind or plan.kind == ABANDONED:
-        raise OptionRefused(f"{plan.kind!r} is no kind of work", batch=plan.batch)
+        raise OptionRefused(f"{plan.kind!r} is not a kind of work", batch=plan.batch)
     if len(set(plan.supersedes)) != len(plan.supersedes):
         raise OptionRefused("the plan supersedes a file twice", batch=plan.batch)
     try:
         same = Plan.of(plan.text()) == plan
     except (TypeError, ValueError) as exc:
-        raise OptionRefused(f"the plan's work is not what JSON can hold: {exc}", batch=plan.batch) from None
+        raise OptionRefused(f"the plan's work cannot be stored as JSON: {exc}", batch=plan.batch) from None
     if not same:
         raise OptionRefused("the plan's work comes back changed from JSON (keys are texts, lists not tuples)",
                             batch=plan.batch)  # fmt: skip
 
 
 def check_files(batch: int, files: tuple[BatchFile, ...]) -> None:
-    """Raises OptionRefused for files that may not be published: two of a name, outside of data/, without generation."""
+    """Raise OptionRefused for files that may not be published: two of a name, outside of data/, without generation."""
     finals: set[str] = set()
     for file in files:
         for path in (file.staged, file.final):
             if not is_below(path):
-                raise OptionRefused("is no path below a folder", batch=batch, file=repr(path))
+                raise OptionRefused("is not a path below a folder", batch=batch, file=repr(path))
         if not file.final.startswith(f"{DATA}/"):
             raise OptionRefused(f"a final file lies below {DATA}/", batch=batch, file=file.final)
         if not re.search(rf"{re.escape(generation(batch))}(?!\d)", file.final.rpartition("/")[2]):
@@ -224,7 +224,7 @@ def _row(text: str, where: str) -> dict[str, Any]:
     try:
         row = json_value(text)
     except ValueError as exc:
-        raise LedgerDamaged(f"is no JSON ({exc}): torn, or not written by a ledger", file=where) from None
+        raise LedgerDamaged(f"is not JSON ({exc}): torn, or not written by a ledger", file=where) from None
     if not isinstance(row, dict) or row.get("format") != FORMAT:
         said = row.get("format") if isinstance(row, dict) else type(row).__name__
         raise LedgerDamaged(f"is of format {said}, and this version reads format {FORMAT}", file=where)
@@ -239,7 +239,7 @@ def _damaged(where: str, what: str, exc: Exception) -> LedgerDamaged:
 def live_file(row: object) -> LiveFile:
     """Return a live file of [final, rows, bytes, batch].  Raises TypeError, ValueError."""
     if not isinstance(row, list):
-        raise TypeError(f"{row!r} is no list")
+        raise TypeError(f"{row!r} is not a list")
     final, rows, size, batch = row
     return LiveFile(final_path(final), _number(rows), _number(size), _number(batch))
 
@@ -257,25 +257,25 @@ def final_path(value: object) -> str:
 def _below(value: object) -> str:
     path = _word(value)
     if not is_below(path):
-        raise TypeError(f"{path!r} is no path below a folder")
+        raise TypeError(f"{path!r} is not a path below a folder")
     return path
 
 
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
+        raise TypeError(f"{value!r} is not an integer")
     return value
 
 
 def _word(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not text")
     return value
 
 
 def _object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no object")
+        raise TypeError(f"{value!r} is not an object")
     return value
 
 

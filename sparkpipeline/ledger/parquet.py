@@ -43,7 +43,7 @@ PARQUET = ParquetFormat()
 
 
 def row_counts(paths: Iterable[str], spark: Any | None, local: bool) -> dict[str, int]:
-    """The rows of Parquet files that need not have offsets, by path.  Raises Mismatch."""
+    """Return the rows of Parquet files, which need not have offsets, by path.  Raises Mismatch."""
     return whole(_each(paths, spark, local, of_pyarrow=_rows_local, of_hadoop=_rows_hadoop))
 
 
@@ -55,7 +55,7 @@ def _each(
     of_pyarrow: Callable[[Any], T],
     of_hadoop: Callable[[Any], T],
 ) -> dict[str, T | Mismatch]:
-    """of_pyarrow: of its FileMetaData; of_hadoop: of Hadoop's open ParquetFileReader."""
+    """Read each footer. of_pyarrow: gets a FileMetaData; of_hadoop: gets Hadoop's open ParquetFileReader."""
 
     def read(path: str) -> T:
         return of_pyarrow(_metadata(path)) if local else _by_hadoop(path, spark, of_hadoop)

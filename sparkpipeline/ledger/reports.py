@@ -1,4 +1,4 @@
-"""What an operator asks a ledger: its files, its status.  Reads only.
+"""Reports of a ledger for operators: its files, its status.  Reads only.
 
 [[batches]] The batches of a ledger, one by one, as an operator asks for them.  Reads only.
 """
@@ -34,7 +34,7 @@ class VisibleFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """Where a ledger stands.  Of what there is none: None, 0 or empty.
+    """Status of a ledger.  Missing values are None, 0 or empty.
 
     newest        the last commit                 plan_age_ms   since the open plan was made
     attempts      at the open plan                snapshot      the last batch in the newest snapshot
@@ -58,8 +58,8 @@ class Status:
 
 
 def files_of(ledger: Ledger, as_of: int | None = None) -> list[VisibleFile]:
-    """The files of all batches, or of batches 1 to as_of, by path: each row exactly once, whatever happens to be on its
-    way between folders.  Raises Refused when there is no such batch, or when its files have left the trash."""
+    """Return the files of all batches, or of batches 1 to as_of, by path: each row exactly once, even while files are
+    moved between folders.  Raises Refused if the batch does not exist, or when its files have left the trash."""
     state = ledger.state()
     if as_of is not None and not 0 <= as_of < state.next_batch:
         raise Refused(f"there are batches up to {state.next_batch - 1}", batch=as_of)
@@ -75,7 +75,7 @@ def files_of(ledger: Ledger, as_of: int | None = None) -> list[VisibleFile]:
 
 
 def status_of(ledger: Ledger) -> Status:
-    """Also counts what is live, so it reads the newest snapshot and the manifests behind it."""
+    """Return the status.  It counts live files, so it reads the newest snapshot and the manifests after it."""
     state = ledger.state()
     plan = state.open_plan
     live = ledger.live_files()
@@ -98,7 +98,7 @@ def status_of(ledger: Ledger) -> Status:
 
 
 def _superseded(ledger: Ledger, as_of: int) -> dict[str, int]:
-    """Final path -> the batch behind as_of that superseded it."""
+    """Return final path -> the batch after as_of that superseded it."""
     return {final: manifest.batch for manifest in ledger.manifests(as_of) for final in manifest.supersedes}
 
 
@@ -144,8 +144,8 @@ class BatchRow:
 
 
 def batches_of(ledger: Ledger, most: int) -> list[BatchRow]:
-    """The newest batches, at most so many, in order; an open one is the last.  Raises LedgerDamaged for a commit that
-    cannot be read."""
+    """Return the newest batches, at most `most`, in order; an open one is the last.  Raises LedgerDamaged for a commit
+    that cannot be read."""
     batch = ledger.snapshots.newest().through + 1
     while ledger.decision(batch) is not None:
         batch += 1
@@ -173,7 +173,7 @@ def _decided(ledger: Ledger, manifest: Manifest) -> BatchRow:
         state=PUBLISHED if published else COMMITTED,
         at_ms=manifest.committed_ms,
         files=len(manifest.files),
-        rows=int(manifest.facts.get("rows", manifest.rows)),  # of a topic there are no files that could be counted
+        rows=int(manifest.facts.get("rows", manifest.rows)),  # a topic has no files that could be counted
         bytes=manifest.bytes,
         supersedes=len(manifest.supersedes),
     )
@@ -185,7 +185,7 @@ def _open(ledger: Ledger, batch: int) -> BatchRow:
 
 
 def _planned(ledger: Ledger, batch: int) -> tuple[str | None, int | None, str | None]:
-    """Kind and time of a plan; or why they are not known."""
+    """Return kind and time of a plan, or why they are not known."""
     try:
         plan = ledger.plan(batch)
     except LedgerDamaged as exc:

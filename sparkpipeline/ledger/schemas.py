@@ -1,8 +1,8 @@
-"""Schemas that a folder tells: of a manifest, or of the footers of its data files.
+"""Schemas read from a folder: from a manifest, or from the footers of its data files.
 
-Whoever may write the folder has written them, and Spark takes more from a schema than names and types.  A user-defined
-type has PySpark import its class (older releases unpickle one), and the metadata of a column may hold SQL, for files
-that lack the column.  So a schema is rebuilt of what is known to be harmless, before PySpark sees it.
+Anyone with write access to the folder may have written them, and Spark takes more from a schema than names and types.
+A user-defined type has PySpark import its class (older releases unpickle one), and the metadata of a column may hold
+SQL, for files that lack the column.  So a schema is rebuilt from harmless parts before PySpark sees it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CLASSES = {  # user-defined types that Spark itself brings
 def struct_of(row: object, where: str) -> Any:
     """Return the StructType of a schema as Spark's JSON has it; where names it in errors.
 
-    Raises LedgerDamaged for anything that is no schema, and for user-defined types that Spark does not bring."""
+    Raises LedgerDamaged for anything that is not a schema, and for user-defined types that Spark does not bring."""
     from pyspark.sql import types as T
 
     try:
         found = T.StructType.fromJson(_struct(row))
-    except Exception as exc:  # ours, and whatever PySpark raises for the name of a type
+    except Exception as exc:  # our exceptions, and any that PySpark raises for the name of a type
         raise LedgerDamaged(f"its schema cannot be read: {exc}", file=where) from None
     return found
 
@@ -36,7 +36,7 @@ def struct_of(row: object, where: str) -> Any:
 def of_files(frame: Any) -> Any:
     """Return the StructType that data files tell of themselves, of a DataFrame that Spark made of them.
 
-    Raises LedgerDamaged as struct_of does."""
+    Raises LedgerDamaged for unsafe or invalid schemas."""
     return struct_of(json_value(frame._jdf.schema().json()), "the data files")
 
 
@@ -67,7 +67,7 @@ def _type(kind: object) -> object:
         return kind
     tag = kind.get("type") if isinstance(kind, dict) else None
     if not isinstance(kind, dict) or not isinstance(tag, str):
-        raise ValueError(f"{kind!r} is no type")
+        raise ValueError(f"{kind!r} is not a type")
     if tag == "struct":
         return _struct(kind)
     if tag == "array":

@@ -1,10 +1,10 @@
-"""The sum of all batches up to one, so that a start reads the newest sum and a few manifests, not thousands.
+"""Snapshots: the sum of all batches up to one, so that a start reads the newest one and a few manifests, not thousands.
 
     00000100.files.gz    one line of JSON a live file: [final, rows, bytes, batch], in the order of the names
     00000100.json        through, newest (the last batch that was not abandoned), abandoned, files, rows, bytes, crc32
 
-The second names the first one's checksum and is made after it, both exclusively: a snapshot is whole or not there,
-and two drivers that make the same one make the same bytes.  The last KEPT stay, for readers that are just at one.
+The second names the first one's checksum and is made after it, both exclusively: a snapshot is whole or not there, and
+two drivers that make the same one make the same bytes.  The last KEPT stay, for readers that are just at one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Live = dict[str, LiveFile]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """Batches 1 to through.  newest: the last of them that was not abandoned, 0 when there is none."""
+    """Sum of batches 1 to through. newest: the last one that was not abandoned, 0 if there is none."""
 
     through: int = 0
     newest: int = 0
@@ -39,14 +39,14 @@ class Sum:
 
 
 class Snapshots:
-    """The snapshots of one ledger."""
+    """Snapshots of one ledger."""
 
     def __init__(self, files: Files, layout: Layout) -> None:
         self._files = files
         self._layout = layout
 
     def newest(self, up_to: int | None = None) -> Sum:
-        """The newest sum there is (of at most that batch), or the empty one."""
+        """Return the newest sum (of at most that batch), or the empty one."""
         for _ in range(3):  # another driver may delete old ones between our list and our read
             found = [n for n in self.all() if up_to is None or n <= up_to]
             if not found:
@@ -62,7 +62,8 @@ class Snapshots:
         return sorted(n for entry in entries if (n := batch_of(entry.name)) is not None)
 
     def live(self, of: Sum) -> Live:
-        """The live files of a sum.  Raises LedgerDamaged, and Missing when another driver has deleted it meanwhile."""
+        """Return the live files of a sum.  Raises LedgerDamaged, and Missing when another driver has deleted it
+        meanwhile."""
         if of.through == 0:
             return {}
         path = self._layout.snapshot_files(of.through)
@@ -80,7 +81,7 @@ class Snapshots:
         return {file.final: file for file in found}
 
     def write(self, through: int, newest: int, abandoned: frozenset[int], live: Live) -> None:
-        """Make the snapshot of batches 1 to through, all of them published, and delete old ones."""
+        """Write the snapshot of batches 1 to through, all of them published, and delete old ones."""
         rows = (json.dumps([f.final, f.rows, f.bytes, f.batch]) for _, f in sorted(live.items()))
         data = self._packed(through, "".join(f"{row}\n" for row in rows).encode())
         failpoint("ledger during snapshot")
@@ -100,7 +101,7 @@ class Snapshots:
             self._files.delete(self._layout.snapshot_files(old))
 
     def _packed(self, through: int, lines: bytes) -> bytes:
-        """The lines' file, made or found: another driver's zlib may pack the same lines into other bytes."""
+        """Create or find the file of the lines: another driver's zlib may compress the same lines to other bytes."""
         path = self._layout.snapshot_files(through)
         data = gzip.compress(lines, mtime=0)
         if self._files.create(path, data):
@@ -109,7 +110,7 @@ class Snapshots:
             if gzip.decompress(data := self._files.read(path)) == lines:
                 return data
         except (OSError, EOFError, zlib.error):
-            pass  # it is no gzip file: an error below
+            pass  # not a gzip file: an error below
         raise LedgerDamaged("is not the live files of these batches; delete it, a new one is made", file=path)
 
     def _sum(self, through: int) -> Sum:
@@ -126,7 +127,7 @@ class Snapshots:
 
 
 def fold(live: Live, manifest: Manifest) -> None:
-    """Take a manifest into the live files.  Raises LedgerDamaged when it supersedes what is not live."""
+    """Apply a manifest to the live files.  Raises LedgerDamaged if it supersedes a file that is not live."""
     for final in manifest.supersedes:
         if live.pop(final, None) is None:
             raise LedgerDamaged(f"the manifest supersedes {final}, which is not live", batch=manifest.batch)

@@ -1,10 +1,10 @@
-"""A ledger held against itself and against the files on its disk.  Reads only, and everything: manifests one by one.
+"""Verification of a ledger against itself and the files on its disk.  Reads only, but all manifests.
 
 missing, size         a live file that is not there, or is not as large as its manifest says
 orphan                a file below data/ that no manifest knows: readers of the folders count it
 torn, contradiction   a file of the ledger that cannot be read, or says something else than another one
 gap                   a number that is left out
-foreign               a file in the ledger's folders that is none of its own: harmless, but whose is it?
+foreign               a file in the ledger's folders that does not belong to it: harmless
 leftover              what a killed process left behind: harmless, and waits for the next batch
 """
 
@@ -26,7 +26,7 @@ TRIES = 3
 
 @dataclass(frozen=True, slots=True, order=True)
 class Finding:
-    """what: one of the words above; file: the full path."""
+    """Finding of a verification. what: one of the words above; file: the full path."""
 
     what: str
     file: str
@@ -39,8 +39,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """batches, files, rows, bytes: what is committed and live.  busy: a driver was at work all the time, so files on
-    their way may be among the findings: ask again when it is done."""
+    """Result of a verification. batches, files, rows, bytes: committed and live. busy: a driver was at work all the
+    time, so files being moved may be among the findings: repeat it when the driver is done."""
 
     batches: int
     files: int
@@ -51,15 +51,15 @@ class Verdict:
 
     @property
     def good(self) -> bool:
-        """True when nothing that matters was found."""
+        """True if nothing that matters was found."""
         return all(finding.harmless for finding in self.findings)
 
 
 def verify(ledger: Ledger) -> Verdict:
-    """Looks again, up to three times, when the ledger moved meanwhile.  Raises StorageFailed; damage is a finding."""
+    """Verify a ledger; repeat up to three times if it changes meanwhile.  Raises StorageFailed; damage is a finding."""
     for _ in range(TRIES):
         before = _marks(ledger)
-        verdict = _looked(Ledger(ledger.files, ledger.base))  # one that remembers nothing
+        verdict = _looked(Ledger(ledger.files, ledger.base))  # without cached state
         if _marks(ledger) == before and not _moving(ledger):
             return verdict
     return Verdict(
@@ -73,12 +73,12 @@ def verify(ledger: Ledger) -> Verdict:
 
 
 def _marks(ledger: Ledger) -> dict[str, frozenset[int]]:
-    """The numbers in commits and done: what changes when a batch goes on."""
+    """Return the numbers in commits and done, which change when a batch advances."""
     return {name: frozenset(_numbers(ledger, name)) for name in ("commits", "done")}
 
 
 def _moving(ledger: Ledger) -> bool:
-    """Whether the newest batch is not published yet, as far as the ledger can be read."""
+    """True if the newest batch is not published yet, as far as the ledger can be read."""
     try:
         return bool(ledger.state().unpublished)
     except PipelineError:
@@ -106,7 +106,7 @@ def _looked(ledger: Ledger) -> Verdict:
 
 
 def _names(ledger: Ledger) -> Iterator[Finding]:
-    """What lies in the ledger's folders."""
+    """Yield findings in the ledger's folders."""
     open_batch = max(_numbers(ledger, "commits"), default=0) + 1
     for folder in ("plans", "commits", "done", "snapshots", "staging", "trash"):
         for entry in ledger.files.list(ledger.layout.folder(folder)):
@@ -120,7 +120,7 @@ def _names(ledger: Ledger) -> Iterator[Finding]:
 
 
 def _number(folder: str, name: str) -> int | None:
-    """The batch that a name in a folder of the ledger is of."""
+    """Return the batch of a file name in a folder of the ledger."""
     return batch_of(f"{name}.json" if folder == "trash" else name.replace(".files.gz", ".json"))
 
 
@@ -140,7 +140,7 @@ def _numbering(ledger: Ledger) -> Iterator[Finding]:
 
 
 def _folded(ledger: Ledger, batch: int, live: Live) -> Iterator[Finding]:
-    """Take a manifest in, and hold it against its plan."""
+    """Apply a manifest, and compare it with its plan."""
     path = ledger.layout.commit(batch)
     try:
         manifest = ledger.decision(batch)
@@ -181,7 +181,7 @@ def _snapshot(ledger: Ledger, through: int, live: Live) -> Iterator[Finding]:
 
 
 def _disk(ledger: Ledger, live: Live) -> Iterator[Finding]:
-    """What lies below data/."""
+    """Yield findings below data/."""
     missing = dict(live)
     root = ledger.path(DATA)
     for entry in walk(ledger.files, root):

@@ -1,5 +1,5 @@
-"""The cluster of a job as its driver sees it: how to reach it, what there is to load, where logs begin and end, and how
-ranges of it are cut into tasks.
+"""Cluster of a job for its driver: connections, messages to load, begins and ends of logs, and division of ranges into
+tasks.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """What there is to load.  missing: partitions that were loaded once and are not there any more."""
+    """Messages to load. missing: partitions that were loaded before and do not exist any more."""
 
     logs: Mapping[TopicPartition, LogBounds]
     missing: tuple[TopicPartition, ...]
@@ -48,7 +48,7 @@ class ClusterSnapshot:
 
 @contextmanager
 def connected(config: LoadConfig) -> Iterator[Cluster]:
-    """The cluster, for the length of a run.  Raises Unreachable, OptionRefused."""
+    """Yield the cluster, for the duration of a run.  Raises Unreachable, OptionRefused."""
     if config.zookeeper_connect is None:
         with _reached(config, config.bootstrap, None) as cluster:
             yield cluster
@@ -65,7 +65,7 @@ def connected(config: LoadConfig) -> Iterator[Cluster]:
 
 @contextmanager
 def _registered(config: LoadConfig, registry: Registry, zk: Any) -> Iterator[Cluster]:
-    """Brokers that tell nothing of each other, as ZooKeeper knows them."""
+    """Yield a cluster whose brokers do not describe each other, from ZooKeeper."""
     brokers = registry.brokers()
     access = _access(config, tuple((one.host, one.port) for one in brokers), brokers)
     with Brokers(access, leaders=registry) as links:
@@ -100,9 +100,10 @@ def must_answer(config: LoadConfig) -> None:
 
 
 def take_snapshot(config: LoadConfig, brokers: Brokers, positions: Positions) -> ClusterSnapshot:
-    """Where the logs of all partitions of the job begin and end now.  positions: what the job has loaded.
+    """Return the current begins and ends of the logs of the job's partitions. positions: the job's offsets.
 
-    Raises UnknownPartition for what the job names, never loaded, and does not find; NoLeader; Unreachable.
+    Raises UnknownPartition for a partition that the job names and never loaded, and that does not exist; NoLeader;
+    Unreachable.
     """
     view = brokers.view(refresh=True)
     there, missing = chosen(config, view, positions)
@@ -114,7 +115,7 @@ def take_snapshot(config: LoadConfig, brokers: Brokers, positions: Positions) ->
 def chosen(
     config: LoadConfig, view: ClusterView, positions: Iterable[TopicPartition]
 ) -> tuple[list[TopicPartition], list[TopicPartition]]:
-    """The job's partitions: those that are there, and those that were loaded and are not there.  Pure."""
+    """Return the job's existing partitions, and those that were loaded and do not exist any more.  Pure."""
     loaded = set(positions)
     if config.partitions:
         wanted = set(config.partitions)
@@ -123,16 +124,16 @@ def chosen(
         wanted = {TopicPartition(topic, p) for topic in topics for p in view.partitions(topic)}
         wanted |= {tp for tp in loaded if _is_of(config, tp.topic)}
         for topic in sorted(topics - {tp.topic for tp in wanted}):
-            raise UnknownPartition("the cluster has no such topic", topic=topic)
+            raise UnknownPartition("the cluster does not have the topic", topic=topic)
     there = {tp for tp in wanted if tp.partition in view.topics.get(tp.topic, {})}
     for tp in in_order(wanted - there):
         if tp.topic in view.errors:
             raise NoLeader(
-                f"the cluster tells nothing of the topic now (error {view.errors[tp.topic]})",
+                f"the cluster returns no partitions of the topic now (error {view.errors[tp.topic]})",
                 topic=tp.topic, partition=tp.partition,
             )  # fmt: skip
         if tp not in loaded:
-            raise UnknownPartition("the cluster has no such partition", topic=tp.topic, partition=tp.partition)
+            raise UnknownPartition("the cluster does not have the partition", topic=tp.topic, partition=tp.partition)
     return in_order(there), in_order(wanted - there)
 
 
@@ -144,7 +145,7 @@ def _topics(config: LoadConfig, view: ClusterView) -> set[str]:
 
 
 def _is_of(config: LoadConfig, topic: str) -> bool:
-    """Whether a topic that may be gone belongs to the job.  No pattern chooses the brokers' own topics."""
+    """True if a topic that may be gone belongs to the job.  No pattern matches the brokers' internal topics."""
     if config.topics_pattern is None:
         return topic in config.topics
     return topic not in INTERNAL_TOPICS and to_python(config.topics_pattern).matches(topic)
@@ -160,10 +161,10 @@ def foreign_to(config: LoadConfig, tps: Iterable[TopicPartition]) -> list[TopicP
 
 
 def sampled_averages(brokers: Brokers, ranges: Iterable[OffsetRange], cap_bytes: int) -> dict[str, float]:
-    """Bytes of a message of each topic, by the first messages of its largest range: for topics that were never loaded,
-    whose first batch would be as large as the guess is wrong.  Of a topic whose messages cannot be read, nothing.
+    """Return the average message size of each topic, from the first messages of its largest range, for topics that were
+    never loaded and whose first batch would depend on a guess.  Topics whose messages cannot be read are left out.
 
-    cap_bytes: of a fetch, as readers have it.  Raises NoLeader, and as Brokers.fetch."""
+    cap_bytes: maximum size of a fetch.  Raises NoLeader, and the exceptions of Brokers.fetch."""
     largest: dict[str, OffsetRange] = {}
     for rng in () if offsets_are_bytes(brokers) else ranges:
         if rng.topic not in largest or rng.count > largest[rng.topic].count:
@@ -192,10 +193,10 @@ def _sampled(brokers: Brokers, rng: OffsetRange, size: int, cap_bytes: int) -> f
 
 @dataclass(frozen=True, slots=True)
 class TaskPlanner:
-    """Limits, cuts and packs ranges by planner.py, with what the cluster knows.
+    """Planner of tasks: limits, cuts and packs ranges by planner.py, with facts of the cluster.
 
     averages: bytes of a message by topic, as last loaded; cores: tasks that run at once.  Where offsets are bytes (0.7)
-    they are the sizes themselves, and ranges can only be cut where entries begin: that is looked up.
+    they are the sizes themselves, and ranges can only be cut where entries begin: this is looked up.
     """
 
     config: LoadConfig
@@ -205,26 +206,26 @@ class TaskPlanner:
 
     @property
     def of_bytes(self) -> bool:
-        """Whether offsets are bytes."""
+        """True if offsets are bytes."""
         return offsets_are_bytes(self.brokers)
 
     @property
     def borders(self) -> EntryBoundaries:
-        """Where ranges of bytes may be cut."""
+        """Return the boundaries at which ranges of bytes may be cut."""
         return EntryBoundaries.of(self.brokers, self.config.fetch_bytes)
 
     def size(self, ranges: Iterable[OffsetRange]) -> int:
-        """Bytes, about."""
+        """Return the approximate bytes."""
         listed = list(ranges)
         weights = self._weights(listed)
         return sum(int(rng.count * weights.get(rng.topic, AVERAGE_BYTES)) for rng in listed)
 
     def limited(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What a run loads: no more than limit.rows and limit.bytes say.  Raises as EntryBoundaries."""
+        """Return the ranges of a run, within limit.rows and limit.bytes.  Raises the exceptions of EntryBoundaries."""
         return self._within(ranges, self.config.limit_rows, self.config.limit_bytes)
 
     def bounded(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """What the next batch of a run loads: no more than batch.rows and batch.bytes say.  Raises as
+        """Return the ranges of the next batch, within batch.rows and batch.bytes.  Raises the exceptions of
         EntryBoundaries."""
         return self._within(ranges, self.config.batch_rows, self.config.batch_bytes)
 
@@ -237,7 +238,8 @@ class TaskPlanner:
         return [replace(rng, until=moved[rng.tp]) for rng in found]
 
     def cut_and_packed(self, ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[int]]:
-        """The ranges in the order of their tasks, and how many each task has.  Raises as EntryBoundaries."""
+        """Return the ranges in the order of their tasks, and the number of ranges per task.  Raises the exceptions of
+        EntryBoundaries."""
         weights = self._weights(ranges)
         pieces = cut(ranges, self.config.split_bytes, weights)
         if self.of_bytes:
@@ -245,5 +247,5 @@ class TaskPlanner:
         return tasks_of(pieces, self.config.pack_bytes, weights, self.cores)
 
     def _weights(self, ranges: Iterable[OffsetRange]) -> Mapping[str, float]:
-        """Bytes of an offset by topic."""
+        """Return the bytes per offset by topic."""
         return {rng.topic: 1.0 for rng in ranges} if self.of_bytes else self.averages

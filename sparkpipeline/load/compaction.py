@@ -1,4 +1,4 @@
-"""Many small files of an hour made one, for each partition: the same rows, another name, nothing read from Kafka.
+"""Compaction: merges small files of an hour and partition into one, with the same rows, without reading from Kafka.
 
 Late rows, and runs every few minutes, leave small files.  A batch of kind compact supersedes them by the files it
 writes; a file of [0, 200) may so take the place of those of [0, 100) and [100, 200).
@@ -32,7 +32,7 @@ Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileGroup:
-    """The files of one hour and partition that become one.  partition: as names write it."""
+    """Files of one hour and partition that become one. partition: as in file names."""
 
     hour: Hour
     partition: str
@@ -75,7 +75,7 @@ def groups(
     min_files: int = 2,
     old: Callable[[str], bool] = lambda final: False,
 ) -> list[FileGroup]:
-    """Hours of a day and partitions that have at least `min_files` files.
+    """Return hours of a day and partitions that have at least `min_files` files.
 
     old: whether a file is from before its position was set back (rewind.py); such files and others are never put
     together: where an hour has enough of both, the others go first."""
@@ -108,25 +108,26 @@ def _group(hour: Hour, partition: str, files: list[LiveFile]) -> FileGroup:
 
 
 def plan_of(batch: int, now_ms: int, found: Iterable[FileGroup]) -> Plan:
-    """The plan of a batch that compacts these."""
+    """Return the plan of a batch that compacts these groups."""
     rows = list(found)
     supersedes = tuple(file for group in rows for file in group.files)
     return Plan(batch, COMPACT, now_ms, {"groups": [group.row() for group in rows]}, supersedes)
 
 
 def groups_of(plan: Plan) -> list[FileGroup]:
-    """The groups of a plan, whose files are those that it supersedes.  Raises LedgerDamaged."""
+    """Return the groups of a plan, whose files are the superseded ones.  Raises LedgerDamaged."""
     try:
         found = [FileGroup.of(row) for row in plan.work["groups"]]
         if {file for group in found for file in group.files} != set(plan.supersedes):
             raise ValueError("its groups are of other files than it supersedes")
     except (KeyError, TypeError, ValueError, OverflowError) as exc:
-        raise LedgerDamaged(f"is no plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
+        raise LedgerDamaged(f"is not a plan of a compaction: {exc!r}; abandon it", batch=plan.batch) from None
     return found
 
 
 def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, staging: str, watch: Watch) -> StagedBatch:
-    """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, what Spark raises."""
+    """Write the groups of a plan into staging, and count them.  Raises Mismatch, LedgerDamaged, and Spark's
+    exceptions."""
     found = groups_of(plan)
     paths = [ledger.path(file) for group in found for file in group.files]
     rows = sum(group.rows for group in found)
@@ -162,7 +163,7 @@ def _write(
 def _counted(
     found: list[FileGroup], staged: list[CountedFile], before: Mapping[str, ReadBack], batch: int
 ) -> tuple[BatchFile, ...]:
-    """What becomes of each group: one file with exactly the rows of its files.  Raises Mismatch."""
+    """Return one file per group, with exactly the rows of its files.  Raises Mismatch."""
     by_place = {(f.name.hour.topic, str(f.name.partition), f.name.hour.date, f.name.hour.hour): f for f in staged}
     if len(by_place) != len(staged) or set(by_place) != {group.place for group in found}:
         raise Mismatch(f"{len(found)} groups became {len(staged)} files", batch=batch)

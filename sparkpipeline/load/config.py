@@ -1,4 +1,4 @@
-"""A load job's options and the YAML file that has them.
+"""Options of a load job, and the YAML file with them.
 
 Each option exists once: reading, checking and the reference page come from its field.  A job is one file, flat, with
 Kafka's own names where Kafka has the thing:
@@ -8,7 +8,7 @@ Kafka's own names where Kafka has the thing:
     topics: [orders, payments]
     group.id: hadoop-loader
 
-What cannot be read, says one thing twice or is wrong is OptionRefused, with all that is wrong in its sentence.
+Errors, duplicate and wrong options raise OptionRefused, whose message lists all of them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def function(raw: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadConfig(SecurityOptions):
-    """The options of one load job.  Made by read_config, or in code by keywords."""
+    """Options of one load job.  Made by read_config, or in code by keywords."""
 
     NEWER: ClassVar[Mapping[str, str]] = NEWER_SECURITY
 
@@ -301,7 +301,7 @@ class LoadConfig(SecurityOptions):
     )
 
     def problems(self) -> Iterable[str]:
-        """What is wrong between options that are each right."""
+        """Yield errors about combinations of options."""
         yield from security_problems(self, self.zookeeper_connect)
         yield from broker_security_problems(self)
         if self.spoken is not None:
@@ -328,7 +328,7 @@ class LoadConfig(SecurityOptions):
             yield f"offsets.storage {self.storage} needs zookeeper.connect"
 
     def _problems_of(self, spoken: Dialect) -> Iterable[str]:
-        """What is wrong for brokers of this release."""
+        """Yield errors about options that brokers of this release do not support."""
         called = f"Kafka {spoken.release}"
         if not spoken.describes_itself and (self.bootstrap or self.zookeeper_connect is None):
             yield f"brokers of {called} tell nothing of each other: give zookeeper.connect, and no bootstrap.servers"
@@ -347,29 +347,29 @@ class LoadConfig(SecurityOptions):
 
     @property
     def format(self) -> FileFormat:
-        """How the job's files are written."""
+        """Return the format of the job's files."""
         text = self.output_format == JSON.name and self.json_values == "text"
         return JSON_TEXT if text else FORMATS[self.output_format]
 
     @property
     def codec(self) -> str:
-        """What Spark's writer calls the compression."""
+        """Return the codec for Spark's writer."""
         codecs = self.format.codecs
         return codecs.get(self.compression, self.compression) if self.compression else next(iter(codecs.values()))
 
     @property
     def committed(self) -> bool:
-        """Whether messages of transactions are read once these are committed."""
+        """True if messages of transactions are read only once these are committed."""
         return self.isolation == READ_COMMITTED
 
     @property
     def skips_damaged(self) -> bool:
-        """Whether damaged messages are left out, and counted."""
+        """True if damaged messages are skipped and counted."""
         return self.corrupt_policy != FAIL
 
     @property
     def storage(self) -> Storage:
-        """Where the group's offsets are: what is said, else ZooKeeper where it is given, else Kafka."""
+        """Return where the group's offsets are: as configured, else ZooKeeper if it is set, else Kafka."""
         if self.offsets_storage is not None:
             return cast(Storage, self.offsets_storage)
         return "zookeeper" if self.zookeeper_connect is not None else "kafka"
@@ -379,14 +379,14 @@ class LoadConfig(SecurityOptions):
 
 
 def read_config(path: Path) -> LoadConfig:
-    """The job that a file describes; it is called like the file unless it says a name.  Raises OptionRefused."""
+    """Read the job of a file; it is named like the file unless it has a name.  Raises OptionRefused."""
     values = read_yaml(path)
     found = config_of(values if values is not None else {}, path.name)
     return found if "name" in given(found) else replace(found, name=path.stem)
 
 
 def config_of(values: object, where: str) -> LoadConfig:
-    """The job of a mapping, such as a pipeline's `load` section.  where: first in every sentence."""
+    """Return the job of a mapping, such as a pipeline's `load` section.  where: first in every sentence."""
     if not isinstance(values, Mapping):
         raise OptionRefused(f"{where}: expected the options of a load, one a line")
     try:
@@ -396,7 +396,7 @@ def config_of(values: object, where: str) -> LoadConfig:
 
 
 def read_yaml(path: Path) -> object:
-    """What yaml.safe_load gives.  Raises OptionRefused with file, line and what is wrong."""
+    """Return the result of yaml.safe_load.  Raises OptionRefused with file, line and reason."""
     try:
         return yaml_file(path)
     except OptionError as exc:

@@ -1,4 +1,4 @@
-"""Three counts of what was staged, made independently, and what they must have in common.
+"""Three independent counts of staged rows, and the checks between them.
 
     reader    counts while it decodes: row numbers and CRC-32 of values (seen by Spark as the rows go by: Observed)
     Spark     reads the staged files back: rows, offsets, times, sizes and CRC-32 of values, file by file
@@ -11,8 +11,8 @@ nothing is committed.
 
 Where brokers have transactions (0.11) offsets do not count rows either: markers stand among the messages, and those of
 aborted transactions are left out.  The reader says of each range how many offsets these are, by the heads of batches
-alone; rows and they together must be as many as the range has offsets.  For a range without rows no task
-says it: the driver reads it once more, and must find no message either.
+alone; rows and they together must be as many as the range has offsets.  For a range without rows no task says it: the
+driver reads it once more, and must find no message either.
 
 Where offsets are bytes (0.7) they do not count rows.  There the reader says how many bytes of the log its rows cover,
 and all ranges together must have as many as the rows cover: a message that is left out would be missing there.
@@ -41,13 +41,15 @@ from sparkpipeline.source.schema import struct_type
 
 Reader = Callable[[OffsetRange], ReadAgain]  # reads a range once more
 NAME_IT = "if the topic is compacted, name it in compacted.topics"
-COLUMNS = "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # what is read back
+COLUMNS = (
+    "key binary, value binary, offset bigint, timestamp timestamp, timestampType int"  # columns that are read back
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadBack:
-    """Counts of a file, as Spark reads it back.  bytes: of keys and values; timed: rows with a time of their own;
-    min_ms, max_ms: of those; crcs: sum of CRC-32 of values."""
+    """Counts of a file read back by Spark.  bytes: of keys and values; timed: rows with a time of their own; min_ms,
+    max_ms: of those; crcs: sum of CRC-32 of values."""
 
     rows: int
     first: int
@@ -74,8 +76,8 @@ class CountedFile:
 
 @dataclass(frozen=True, slots=True)
 class RangeCount:
-    """The outcome of a range.  lost: offsets at its beginning that were deleted between plan and read; damage: entries
-    that were skipped as damaged; gaps: all offsets without a message, which of bytes says nothing but what is lost."""
+    """Outcome of a range.  lost: offsets at its beginning that were deleted between plan and read; damage: entries that
+    were skipped as damaged; gaps: all offsets without a message, which of bytes says nothing but what is lost."""
 
     range: OffsetRange
     files: tuple[CountedFile, ...]
@@ -96,29 +98,29 @@ class RangeCount:
 
     @property
     def damaged(self) -> int:
-        """Offsets that were skipped as damaged."""
+        """Return the offsets that were skipped as damaged."""
         return sum(entry.until - entry.start for entry in self.damage)
 
     @property
     def lacks(self) -> int:
-        """Offsets before its first row, but for those that are damaged."""
+        """Return the offsets before its first row, except damaged ones."""
         first = self.range.until if self.first is None else self.first
         damaged = sum(entry.until - entry.start for entry in self.damage if entry.start < first)
         return first - self.range.start - damaged
 
     @property
     def unexplained(self) -> int:
-        """Offsets that have no row and are not damaged."""
+        """Return the offsets that have no row and are not damaged."""
         return self.gaps - self.damaged
 
     @property
     def no_time(self) -> int:
-        """Rows in the hour of the plan instead of an hour of their own."""
+        """Return the rows in the hour of the plan instead of their own hour."""
         return sum(file.back.rows - (0 if file.gathered else file.back.timed) for file in self.files)
 
     @property
     def timed(self) -> int:
-        """Rows that have a time of their own."""
+        """Return the rows with their own time."""
         return sum(file.back.timed for file in self.files)
 
     @property
@@ -146,7 +148,7 @@ class RangeCount:
         return min((file.back.min_ms for file in self.files if file.back.min_ms is not None), default=None)
 
     def facts(self) -> dict[str, Any]:
-        """For the manifest."""
+        """Return the facts for the manifest."""
         rng = self.range
         return {
             "topic": rng.topic,
@@ -168,7 +170,7 @@ class RangeCount:
 
 
 def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule) -> dict[str, ReadBack]:
-    """The files at or below these paths, by staged or final path.  Raises what Spark raises."""
+    """Read back the files at or below these paths, by staged or final path.  Raises Spark's exceptions."""
     from pyspark.sql import functions as F
 
     size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
@@ -206,7 +208,7 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
 def staged_files(
     listed: Iterable[FileInfo], staging: str, backs: Mapping[str, ReadBack], footers: Mapping[str, Footer]
 ) -> list[CountedFile]:
-    """The data files below staging, each with its counts.  footers: by full path.  Raises Mismatch."""
+    """Return the data files below staging, each with its counts.  footers: by full path.  Raises Mismatch."""
     found: list[CountedFile] = []
     for info in listed:
         path = info.path.removeprefix(f"{staging}/")
@@ -238,7 +240,7 @@ def counted(
     may_lose: bool = False,
     read_again: Reader = lambda rng: ReadAgain(0, 0),
 ) -> list[RangeCount]:
-    """What came of each range of the plan, in its order.  Raises Mismatch.
+    """Return the outcome of each range of the plan, in its order.  Raises Mismatch.
 
     compacted: topics where offsets may be missing anywhere; may_lose: the beginning of a range may have been deleted
     after it was planned (out.of.range=earliest).  read_again: reads a range without rows once more, and one that has
@@ -272,8 +274,8 @@ def _with_damage(count: RangeCount, seen: Observed, read_again: Reader) -> Range
 
 
 def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list[RangeCount]:
-    """The same with what was deleted before it was read, where that may be.  Raises Mismatch for anything else that the
-    rows do not cover."""
+    """Return the counts with messages deleted before they were read, if that is allowed.  Raises Mismatch for anything
+    else that the rows do not cover."""
     wanted = sum(count.range.count for count in counts)
     if covered == wanted:
         return list(counts)
@@ -285,8 +287,8 @@ def _covered(counts: Sequence[RangeCount], covered: int, may_lose: bool) -> list
 def _kept_back(
     counts: Sequence[RangeCount], kept_back: int, compacted: set[str], may_lose: bool, read_again: Reader
 ) -> list[RangeCount]:
-    """The same with what was deleted before it was read, where that may be.  Raises Mismatch for other offsets that are
-    neither rows nor kept back by transactions."""
+    """Return the counts with messages deleted before they were read, if that is allowed.  Raises Mismatch for other
+    offsets that are neither rows nor kept back by transactions."""
     found: dict[OffsetRange, RangeCount] = {}
     dense = [count for count in counts if count.range.topic not in compacted and count.unexplained]
     with_rows = [count for count in dense if count.rows]
@@ -337,7 +339,7 @@ def _checked(count: RangeCount, compacted: bool, may_lose: bool, transactions: b
 
 
 def _check_sums(counts: Sequence[RangeCount], seen: Observed) -> None:
-    """What the reader saw, and what the files hold, of all ranges together."""
+    """Compare the sums of the reader with those of the files, over all ranges."""
     damaged = None if seen.damaged is None else sum(count.damaged for count in counts if count.rows)
     held = Observed(
         rows=sum(count.rows for count in counts),

@@ -1,5 +1,5 @@
-"""What the manifest of a load remembers, beside its files.  Every manifest of a job has the whole of it, whatever its
-kind: the newest one says where the job stands.
+"""Facts in the manifest of a load.  Every manifest of a job has all of them, of any kind: the newest one is the state
+of the job.
 
     positions   of all partitions ever seen: the next offset to load
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
@@ -40,7 +40,7 @@ DAMAGED = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """Where a job stands."""
+    """State of a job."""
 
     positions: Positions = field(default_factory=dict)
     passed: Positions = field(default_factory=dict)
@@ -51,25 +51,26 @@ class JobState:
 
     @property
     def columns(self) -> str | None:
-        """Columns of the job's files, as DDL; None: the files tell (Parquet, of a release that did not keep them)."""
+        """Return the columns of the job's files, as DDL; None: read them from the files (Parquet, from a release that
+        did not store them)."""
         return None if self.output is None else self.output["columns"]
 
     @staticmethod
     def of(newest: Manifest | None) -> JobState:
-        """By the newest manifest.  Raises LedgerDamaged for one that is no load's."""
+        """Return the state in the newest manifest.  Raises LedgerDamaged if it is not of a load."""
         if newest is None:
             return JobState()
         try:
             facts = newest.facts
-            set_back = flat(facts.get("set_back", {}))  # manifests before it was kept have none
-            marks = marks_in(facts.get("logs", {}))  # nor these
+            set_back = flat(facts.get("set_back", {}))  # missing in earlier manifests
+            marks = marks_in(facts.get("logs", {}))  # missing in earlier manifests
             return JobState(
                 positions=flat(facts["positions"]),
                 passed=flat(facts["passed"]),
                 averages=dict(facts["averages"]),
                 set_back=set_back,
                 marks=marks,
-                output=output_of(facts),  # nor this
+                output=output_of(facts),  # missing in earlier manifests
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
             raise LedgerDamaged(f"its facts are not those of a load: {exc!r}", batch=newest.batch) from None
@@ -86,7 +87,7 @@ class JobState:
 
 
 def output_of(facts: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """How a job's files are written, by facts; None: they do not say.  Raises KeyError, TypeError, ValueError."""
+    """Return the output format of a job's files in facts; None: not stored.  Raises KeyError, TypeError, ValueError."""
     output = facts.get("output")
     if output is None:
         return None
@@ -94,7 +95,7 @@ def output_of(facts: Mapping[str, Any]) -> Mapping[str, str] | None:
 
 
 def averages(before: Mapping[str, float], counts: Iterable[RangeCount]) -> dict[str, float]:
-    """Bytes of a message by topic, with what was loaded now in place of what was known."""
+    """Return the average message size by topic, updated by this load."""
     sums: dict[str, tuple[int, int]] = {}
     for count in counts:
         rows, size = sums.get(count.range.topic, (0, 0))
@@ -104,7 +105,7 @@ def averages(before: Mapping[str, float], counts: Iterable[RangeCount]) -> dict[
 
 
 def latest_ms(counts: Iterable[RangeCount]) -> dict[TopicPartition, int]:
-    """The latest time of what was loaded, by partition; of rows that have none, when the hour of their plan began."""
+    """Return the latest time loaded, by partition; for rows without one, the begin of the hour of their plan."""
     found: dict[TopicPartition, int] = {}
     for count in counts:
         for file in count.files:
@@ -116,7 +117,7 @@ def latest_ms(counts: Iterable[RangeCount]) -> dict[TopicPartition, int]:
 
 
 def hour_rows(counts: Iterable[RangeCount]) -> dict[Hour, int]:
-    """Rows by hour."""
+    """Return the rows by hour."""
     found: dict[Hour, int] = {}
     for count in counts:
         for file in count.files:
@@ -132,7 +133,7 @@ def batch_facts(
     state: JobState,
     closed: Iterable[Hour],
 ) -> dict[str, Any]:
-    """The facts of a batch that read topics.  state: after it; closed: its hours that were closed before."""
+    """Return the facts of a batch that read topics.  state: after it; closed: its hours that were closed before."""
     rows = hour_rows(counts)
     already = set(closed)
     return {

@@ -15,7 +15,7 @@ _JSON_PATH = re.compile(r"\$(\.[^.\[\]'\"\\\s]+|\[[0-9]+\])+")
 
 
 def is_json_path(text: str) -> bool:
-    """True for $.field, $.outer.inner, $.list[0].field: what Spark's get_json_object takes."""
+    """True for $.field, $.outer.inner, $.list[0].field: paths that Spark's get_json_object supports."""
     return _JSON_PATH.fullmatch(text) is not None
 
 
@@ -26,7 +26,7 @@ def is_function(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class HourRule:
-    """What decides about the hour of a row."""
+    """Rule for the hour of a row."""
 
     source: str = MESSAGE
     field: str | None = None
@@ -38,12 +38,12 @@ class HourRule:
         """Read a rule of a plan, by the checks that the options have.  Raises TypeError, ValueError."""
         rule = cls(**row)
         if rule.source not in SOURCES or rule.unit not in UNITS:
-            raise ValueError(f"no options take hours from {rule.source!r} in {rule.unit!r}")
+            raise ValueError(f"hours cannot be taken from {rule.source!r} in {rule.unit!r}")
         takes_field, takes_function = rule.source == FIELD, rule.source == CALLABLE
         if takes_field != (rule.field is not None) or takes_function != (rule.function is not None):
             raise ValueError(f"hours from {rule.source} have a field or a function that does not go with it")
         if rule.field is not None and not is_json_path(rule.field):
-            raise ValueError(f"{rule.field!r} is no path such as $.created")
+            raise ValueError(f"{rule.field!r} is not a path such as $.created")
         if rule.function is not None and not is_function(rule.function):
-            raise ValueError(f"{rule.function!r} is no package.module:function")
+            raise ValueError(f"{rule.function!r} is not package.module:function")
         return rule

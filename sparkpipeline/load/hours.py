@@ -1,4 +1,4 @@
-"""Hours: which one a row belongs to, and which are complete.
+"""Hours: the hour of a row, and completeness of hours.
 
 The hour of a row is found by expressions of Spark's, without regard to the session's time zone:
 
@@ -57,7 +57,7 @@ _ISO_SPELLINGS = (  # patterns of Java, in this order
 def hour_columns(rule: HourRule, plan_ms: int) -> dict[str, Any]:
     """Columns date (YYYY-MM-DD) and hour (HH), in UTC, never null; over columns key, value, timestamp, timestampType.
 
-    Raises OptionRefused when the callable cannot be loaded here."""
+    Raises OptionRefused if the callable cannot be loaded here."""
     from pyspark.sql import functions as F
 
     ms = F.coalesce(own_time(rule), F.lit(plan_ms).cast("bigint"))
@@ -70,7 +70,8 @@ def hour_columns(rule: HourRule, plan_ms: int) -> dict[str, Any]:
 
 
 def own_time(rule: HourRule) -> Any:
-    """What a row itself says: ms since 1970 by the rule, or null.  Raises OptionRefused as hour_columns."""
+    """Return a column with a row's own time: ms since 1970 by the rule, or null.  Raises OptionRefused if the callable
+    cannot be loaded."""
     from pyspark.sql import functions as F
 
     found = _found(rule)
@@ -92,7 +93,7 @@ def _found(rule: HourRule) -> Any:
 
 
 def _ms(field: Any, unit: str) -> Any:
-    """Milliseconds since 1970 of a column of texts, null for what is none.
+    """Return milliseconds since 1970 of a column of texts, null for invalid ones.
 
     Columns and no text of SQL: the name of the field comes from a file.  try_cast everywhere, because one row with a
     strange number must not end every attempt at its plan."""
@@ -125,7 +126,7 @@ def _moment(field: Any) -> Any:
 
 
 class _TimeFunction:
-    """A user's function as Spark calls it: Spark's bytearrays are bytes to it, and a float is no surprise."""
+    """User's function as called by Spark: bytearrays are converted to bytes for it, and a float result is accepted."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -151,11 +152,11 @@ def _function(rule: HourRule) -> Any:
 def passed(
     before: Positions, latest_ms: Mapping[TopicPartition, int], caught_up: Iterable[TopicPartition], snapshot_ms: int
 ) -> dict[TopicPartition, int]:
-    """What each partition has passed now.
+    """Return the time that each partition has passed.
 
-    before: what they had passed, which counts up to snapshot_ms: a clock that once was ahead is forgotten
-    latest_ms: of messages loaded since; one from the future counts as now: a clock that is wrong must not close hours
-    caught_up: partitions whose positions were the logs' ends at snapshot_ms"""
+    before: what they had passed, which counts up to snapshot_ms: a clock that once was ahead is forgotten latest_ms: of
+    messages loaded since; one from the future counts as now: a clock that is wrong must not close hours caught_up:
+    partitions whose positions were the logs' ends at snapshot_ms"""
     found = {tp: min(ms, snapshot_ms) for tp, ms in before.items()}
     for tp, ms in latest_ms.items():
         found[tp] = max(found.get(tp, 0), min(ms, snapshot_ms))
@@ -165,18 +166,18 @@ def passed(
 
 
 def caught_up(positions: Positions, logs: Mapping[TopicPartition, LogBounds]) -> list[TopicPartition]:
-    """Partitions that have nothing left to load."""
+    """Return the partitions that have nothing left to load."""
     return [tp for tp, log in logs.items() if positions.get(tp, log.earliest) >= log.latest]
 
 
 def at_heads(positions: Positions, heads: Positions) -> list[TopicPartition]:
-    """Of a plan: partitions that have nothing left to load once it is carried out.  One that was never loaded (a rewind
-    sees it and does not load it) is none of them."""
+    """Return the partitions that have nothing left to load once a plan is executed, without those never loaded (a
+    rewind sees them and does not load them)."""
     return [tp for tp, head in heads.items() if tp in positions and positions[tp] >= head]
 
 
 def closed_until(passed_ms: Positions, topics: Iterable[str], lateness_ms: int) -> dict[str, int]:
-    """By topic, the time before which hours are closed: what the slowest of its partitions has passed."""
+    """Return by topic the time before which hours are closed: the one that its slowest partition has passed."""
     slowest: dict[str, int] = {}
     for tp, ms in passed_ms.items():
         slowest[tp.topic] = min(slowest.get(tp.topic, ms), ms)
@@ -184,7 +185,7 @@ def closed_until(passed_ms: Positions, topics: Iterable[str], lateness_ms: int) 
 
 
 def to_close(live: Iterable[LiveFile], until_ms: Mapping[str, int]) -> dict[Hour, dict[str, Any]]:
-    """Hours with rows that end before their topic's time; with what a marker says of them."""
+    """Return hours with rows that end before their topic's time, with the content of their markers."""
     found: dict[Hour, dict[str, Any]] = {}
     for file in live:
         name = FinalName.of(file.final)
@@ -202,7 +203,7 @@ def to_close(live: Iterable[LiveFile], until_ms: Mapping[str, int]) -> dict[Hour
 
 
 def unmarked(files: Files, base: str, hours: Mapping[Hour, Mapping[str, Any]], touched: Iterable[Hour]) -> list[Hour]:
-    """Hours of these without a marker, the oldest first: the order in which close() is to write them.
+    """Return the hours without a marker, the oldest first: the order in which close() writes them.
 
     Looks from the newest back and stops after LOOK_BACK that have one, because markers are made in order, and at all
     that were touched now: late rows may have made an old folder."""
@@ -224,11 +225,11 @@ def unmarked(files: Files, base: str, hours: Mapping[Hour, Mapping[str, Any]], t
 
 
 def close(files: Files, base: str, hour: Hour, said: Mapping[str, Any], now_ms: int) -> bool:
-    """Write the marker of an hour; False when it was there."""
+    """Write the marker of an hour; return False if it existed."""
     text = json.dumps({**said, "closed": utc(now_ms), "closed_ms": now_ms}, sort_keys=True)
     return files.create(f"{base}/{hour.marker}", f"{text}\n".encode())
 
 
 def is_closed(files: Files, base: str, hour: Hour) -> bool:
-    """Whether the hour has its marker."""
+    """True if the hour has its marker."""
     return files.exists(f"{base}/{hour.marker}")

@@ -1,4 +1,4 @@
-"""A load job: what is read next, executed, counted and published, batch by batch, exactly once (ledger/exactlyonce.py).
+"""Load job: plans, executes, counts and publishes batch by batch, exactly once (ledger/exactlyonce.py).
 
 Afterwards hours that are complete are marked, and positions are copied to a consumer group, for the tools that show
 lag.  That copy is informational: the loader never reads it back.  It may be a batch behind after a crash, and is whole
@@ -70,13 +70,13 @@ SHOWN = 3  # partitions named one by one
 
 
 def unwatched(what: str, tasks: int, rows: int, size: int) -> AbstractContextManager[None]:
-    """Shows nothing."""
+    """Return a context that shows nothing."""
     return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
-    """What a run did.  steps: calls of the ledger's advance, in order; closed: folders of hours that it closed, below
+    """Result of a run. steps: calls of the ledger's advance, in order; closed: folders of hours that it closed, below
     the base."""
 
     steps: tuple[Advance, ...]
@@ -84,23 +84,23 @@ class LoadOutcome:
 
     @property
     def manifests(self) -> tuple[Manifest, ...]:
-        """Of the batches that this run committed."""
+        """Return the manifests of the batches that this run committed."""
         return tuple(step.manifest for step in self.steps if step.manifest is not None)
 
     @property
     def outcome(self) -> Outcome:
-        """Of all steps: lost, done when a batch was, else idle."""
+        """Return the outcome of all steps: lost, done if a batch was done, else idle."""
         return Outcome.LOST if self.lost else Outcome.DONE if self.manifests else self.steps[-1].outcome
 
     @property
     def lost(self) -> bool:
-        """Another driver was quicker."""
+        """True if another driver was quicker."""
         return any(step.outcome == Outcome.LOST for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPortion:
-    """What came of a portion of a batch.  counts: of its ranges, in order; taken_over: an earlier attempt read it."""
+    """Result of a portion of a batch.  counts: of its ranges, in order; taken_over: an earlier attempt read it."""
 
     portion: Portion
     seen: Observed
@@ -113,7 +113,8 @@ class LoadedPortion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobContext:
-    """What all works of a job share.  tell: takes sentences for the operator; watch: shows Spark's jobs as they run."""
+    """Objects shared by all works of a job. tell: called with messages for the operator; watch: shows Spark's jobs as
+    they run."""
 
     config: LoadConfig
     spark: Any
@@ -124,7 +125,7 @@ class JobContext:
 
 
 class LoadWork:
-    """The Work of kinds load, rewind, compact and init: each of them executes an open plan of any kind."""
+    """Work of kinds load, rewind, compact and init: each executes an open plan of any kind."""
 
     def __init__(self, job: JobContext) -> None:
         self.config = job.config
@@ -140,7 +141,8 @@ class LoadWork:
     # ---- plan
 
     def plan(self, ledger: Ledger, batch: int) -> Plan | None:
-        """What is new since the job's positions.  Raises OffsetOutOfRange, UnknownPartition, NoLeader, Unreachable."""
+        """Plan the messages after the job's offsets.  Raises OffsetOutOfRange, UnknownPartition, NoLeader,
+        Unreachable."""
         config, state = self.config, JobState.of(ledger.state().newest)
         snapshot, now = self.take_snapshot(state)
         self.check_logs(state, snapshot)
@@ -152,7 +154,7 @@ class LoadWork:
             out_of_range=config.out_of_range,
         )
         for tp in snapshot.missing:
-            self.tell(f"{tp} was loaded before and the cluster has it no more")
+            self.tell(f"{tp} was loaded before, and the cluster does not have it any more")
         for gap in found.gaps:
             self.tell(f"{gap}: {gap.until - gap.start} {unit_of(gap.partition)} were deleted before they were loaded")
         pinned = config.starting_offsets == "latest" and bool(found.positions)
@@ -186,44 +188,45 @@ class LoadWork:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the run has planned a batch, and not yet the last one: the logs ended behind it when it began."""
+        """True if the run has planned a batch, and not yet the last one: the logs ended after it when the run began."""
         return self.goal is not None and self.left(JobState.of(self.ledger.state().newest).positions) > 0
 
     def left(self, positions: Positions) -> int:
-        """Offsets from these positions to the end of the run."""
+        """Return the number of offsets from these to the end of the run."""
         goal = self.goal or {}
         return sum(max(0, at - positions.get(tp, at)) for tp, at in goal.items())
 
     def task_planner(self, averages: Mapping[str, float]) -> TaskPlanner:
-        """How batches of the job are cut."""
+        """Return the task planner of the job."""
         cores = int(self.spark.sparkContext.defaultParallelism)
         return TaskPlanner(self.config, self.cluster.brokers, averages, cores)
 
     def _averages(self, state: JobState, ranges: Sequence[OffsetRange]) -> Mapping[str, float]:
-        """Bytes of a message by topic: as last loaded, of topics that never were by their first messages to load."""
+        """Return the average message size by topic: from the last load, or from the first messages to load."""
         new = [rng for rng in ranges if rng.topic not in state.averages]
         cap = self.config.fetch_bytes_cap
         return {**sampled_averages(self.cluster.brokers, new, cap), **state.averages} if new else state.averages
 
     def take_snapshot(self, state: JobState) -> tuple[ClusterSnapshot, int]:
-        """The cluster now, and when that was."""
+        """Return a snapshot of the cluster, and its time."""
         now = self.ledger.clock()  # before the take_snapshot: what comes later is later
         self.snapshot = (take_snapshot(self.config, self.cluster.brokers, state.positions), now)
         return self.snapshot
 
     def check_logs(self, state: JobState, snapshot: ClusterSnapshot) -> None:
-        """Raises OffsetOutOfRange where a log is another one than the one that was loaded from."""
+        """Raise OffsetOutOfRange if a log is not the one that was loaded before."""
         cap = self.config.fetch_bytes_cap
         check_logs(self.cluster.brokers, self.cluster.zk, state.marks, snapshot.logs, cap)
 
     def marks(self, positions: Positions) -> Marks:
-        """What the logs of these positions are known by."""
+        """Return the marks that identify the logs at these offsets."""
         return marks_of(self.cluster.brokers, self.cluster.zk, positions, self.config.fetch_bytes_cap)
 
     # ---- execute
 
     def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-        """Raises Mismatch where counts differ, LedgerDamaged for a plan that is none, and what Spark raises."""
+        """Execute a plan.  Raises Mismatch if counts differ, LedgerDamaged for an invalid plan, and Spark's
+        exceptions."""
         with self._hint_at_abandon(plan.batch):
             return self._executed(plan, staging, attempt)
 
@@ -279,15 +282,15 @@ class LoadWork:
         return StagedBatch(files, {**facts, "taken_over": taken_over}, application)
 
     def _check_times(self, batch: int, work: LoadPlan, state: JobState, *, counts: Sequence[RangeCount]) -> None:
-        """Report rows that are not in an hour of their own.  Raises Refused as check_times."""
+        """Report rows that are not in an hour of their own.  Raises Refused if no row has a usable time."""
         found = topic_times(counts)
         check_times(found, work.rule, state.averages.keys(), batch)
         for text in (*sentences(found, work.rule), *gathered_sentences(counts, self.config.batch_hours)):
             self.tell(f"batch {batch}: {text}")
 
     def _keep_damaged(self, batch: int, damage: Sequence[DamagedEntry]) -> None:
-        """Report what is left out as damaged, and keep its bytes where corrupt.policy says so.  Another attempt at the
-        batch may have kept them already."""
+        """Report damaged entries that are left out, and keep their bytes if corrupt.policy says so.  Another attempt at
+        the batch may have kept them already."""
         if not damage:
             return
         files, layout, keep = self.ledger.files, self.ledger.layout, self.config.corrupt_policy == QUARANTINE
@@ -303,7 +306,7 @@ class LoadWork:
             self.tell(f"batch {batch}: their bytes are in {layout.folder('quarantine')}")
 
     def _loaded(self, plan: Plan, work: LoadPlan, state: JobState, staging: str) -> list[LoadedPortion]:
-        """Take over what an attempt before this one has finished; read, write and count the rest."""
+        """Take over portions that an earlier attempt finished; read, write and count the rest."""
         folder = PortionFolder(self.ledger.files, staging, plan.hash, self.config)
         left = self.ledger.attempts.left(plan.batch)
         found = [
@@ -334,7 +337,7 @@ class LoadWork:
     def _taken_over(
         self, plan: Plan, work: LoadPlan, folder: PortionFolder, *, one: Finished, left: Sequence[str]
     ) -> LoadedPortion | None:
-        """A portion that an earlier attempt finished, counted again; None: it has to be read again."""
+        """Return a portion that an earlier attempt finished, counted again; None: it has to be read again."""
         portion = one.portion
         if not folder.take(one, left):
             folder.drop(portion)
@@ -364,7 +367,7 @@ class LoadWork:
         return LoadedPortion(portion, seen, tuple(counts))
 
     def _counted(self, plan: Plan, part: LoadPlan, path: str, *, seen: Observed, size: int) -> list[RangeCount]:
-        """What came of the ranges of a portion, by the files below a path.  Raises Mismatch."""
+        """Return the outcome of the ranges of a portion, by the files below a path.  Raises Mismatch."""
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
             backs = read_back(self.spark, self.config.format, [path], part.rule) if seen.rows else {}
         listed = [info for info in walk(self.ledger.files, path) if info.name.endswith(ENDINGS)]
@@ -382,7 +385,7 @@ class LoadWork:
         )
 
     def _may_lose(self, plan: Plan) -> bool:
-        """What a rewind replaces must come again, whatever the policy for messages that were never loaded."""
+        """True if missing messages are allowed: not in a rewind, which has to load the replaced rows again."""
         return self.config.out_of_range == "earliest" and plan.kind == LOAD
 
     @contextmanager
@@ -398,7 +401,7 @@ class LoadWork:
                 lost = code in (OffsetOutOfRange.code, DataLoss.code, UnknownPartition.code)
                 why = "its plan names messages that the cluster does not have (any more); it" if lost else "its plan"
                 self.tell(
-                    f"batch {batch}: {why} is tried again at every run, until it succeeds or"
+                    f"batch {batch}: {why} is retried at every run, until it succeeds or"
                     f" `sparkpipeline load abandon JOB {batch}` gives it up"
                 )
             raise
@@ -409,14 +412,14 @@ class LoadWork:
     # ---- afterwards
 
     def published(self, manifest: Manifest) -> None:
-        """Copy positions to the group, and say what is worth knowing."""
+        """Copy offsets to the group, and report late rows."""
         late = manifest.facts.get("late", 0)
         if late:
             self.tell(f"batch {manifest.batch}: {late} rows belong to hours that were closed already")
         copy_outward(self.config, self.cluster, JobState.of(manifest).positions, self.tell)
 
     def close_hours(self, outcome: LoadOutcome) -> list[str]:
-        """Mark what is complete now, after these steps; the folders that got a marker, below the base."""
+        """Mark hours that are complete after these steps; return the folders that got a marker, below the base."""
         state = JobState.of(self.ledger.state().newest)
         if not self.config.close_hours or not state.positions:
             return []
@@ -439,18 +442,18 @@ class LoadWork:
 
 
 def rule_of(config: LoadConfig) -> HourRule:
-    """How the job finds the hour of a row.  Raises OptionRefused when its function is not there: a plan with it could
-    never be carried out."""
+    """Return the job's rule for the hour of a row.  Raises OptionRefused if its function does not exist: a plan with it
+    could never be executed."""
     rule = HourRule(config.time_from, config.time_field, config.time_unit, config.time_callable)
     own_time(rule)
     return rule
 
 
 def check_plan(config: LoadConfig, batch: int, work: LoadPlan) -> None:
-    """Refuse an open plan that calls other code, or reads other partitions, than the options of the job say.
+    """Raise Refused for an open plan that calls other code, or reads other partitions, than the job's options.
 
-    It lies in the job's folder, and whoever may write there would run code as the driver, and read what it may read.
-    Raises Refused."""
+    It is in the job's folder, and anyone with write access could otherwise run code as the driver, and read its
+    data."""
     helps = f"give it back for this batch, or give the plan up with `sparkpipeline load abandon JOB {batch}`"
     if work.rule.source == CALLABLE and work.rule.function != config.time_callable:
         raise Refused(
@@ -460,11 +463,11 @@ def check_plan(config: LoadConfig, batch: int, work: LoadPlan) -> None:
         )
     foreign = foreign_to(config, [rng.tp for rng in work.ranges])
     if foreign:
-        raise Refused(f"the plan reads {foreign[0]}, which is none of the job's partitions: {helps}", batch=batch)
+        raise Refused(f"the plan reads {foreign[0]}, which is not one of the job's partitions: {helps}", batch=batch)
 
 
 def copy_outward(config: LoadConfig, cluster: Cluster, positions: Positions, tell: Callable[[str], None]) -> int:
-    """Write all positions to the job's group; how many are known to be written.  Reports the others.
+    """Write all offsets to the job's group; return how many were written, and report the others.
 
     Raises Unreachable, OptionRefused."""
     if config.group_id is None or not positions:
@@ -490,7 +493,7 @@ def copy_outward(config: LoadConfig, cluster: Cluster, positions: Positions, tel
 
 
 def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:
-    """The ledger of a job; spark: needed where the base is no local folder.  Raises OptionRefused."""
+    """Return the ledger of a job; spark: needed if the base is not a local folder.  Raises OptionRefused."""
     keep = None if config.trash_days < 0 else config.trash_days * 86400.0
     return Ledger(
         open_files(config.base, spark),
@@ -502,9 +505,9 @@ def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:
 
 @contextmanager
 def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cluster, bool]]:
-    """The job's cluster and its lock; the second says whether we are certainly alone.
+    """Yield the job's cluster, and whether its lock makes certain that we are alone.
 
-    Raises Refused while another driver holds the lock, OptionRefused as check_zone, and what connecting raises."""
+    Raises Refused while another driver holds the lock, OptionRefused, and the exceptions of connecting."""
     check_zone(config, spark)
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)
@@ -523,11 +526,11 @@ def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cl
 
 
 def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatched) -> LoadOutcome:
-    """One run: finish what an earlier one left, then load what is new up to the ends of logs now, within limit.rows and
+    """Run once: finish an interrupted run, then load new messages up to the current ends of logs, within limit.rows and
     limit.bytes, in batches of at most batch.rows and batch.bytes.
 
-    tell takes sentences for the operator.  Raises errors of sparkpipeline.errors, and what Spark raises; then nothing
-    was committed by this call, or a batch is committed and the next run finishes it."""
+    tell: called with messages for the operator.  Raises errors of sparkpipeline.errors, and Spark's exceptions; then
+    nothing was committed by this call, or a batch is committed and the next run finishes it."""
     ledger = open_ledger(config, spark)
     with at_work(config, spark, ledger) as (cluster, alone):
         job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
@@ -535,7 +538,7 @@ def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatche
 
 
 def run(work: LoadWork, alone: bool) -> LoadOutcome:
-    """Execute the open plan, if there is one, then what `work` plans, batch after batch."""
+    """Execute the open plan, if there is one, then the plans of `work`, batch after batch."""
     steps: list[Advance] = []
     while True:
         step = advance(work.ledger, work, work.tell, alone)

@@ -1,4 +1,4 @@
-"""Whether a partition's log is still the one that was loaded from, before a batch is planned.
+"""Check before a plan that a partition's log is still the one that was loaded before.
 
 A topic that was deleted and created again has a new log, in which the job's position means nothing: where the log is
 longer already, everything before the position would be left out.  So each manifest keeps, for each position,
@@ -10,7 +10,7 @@ longer already, everything before the position would be left out.  So each manif
                       also where all messages are alike
 
 What differs is OffsetOutOfRange under every policy: whether the new log is loaded, and from where, is the operator's to
-say.  Of 0.7 nothing is kept: positions are bytes there, no message lies before one, and topics have no such node.
+say.  For 0.7 nothing is kept: positions are bytes there, no message lies before one, and topics have no such node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LENGTH = Struct(">i")
 def marks_of(
     brokers: Brokers, zk: Any | None, positions: Mapping[TopicPartition, int], cap_bytes: int
 ) -> dict[TopicPartition, LogMark]:
-    """The marks of these positions in the logs as they are now.  Raises as Brokers.leaders."""
+    """Return the marks of these offsets in the current logs.  Raises the exceptions of Brokers.leaders."""
     if not brokers.dialect.describes_itself:
         return {}
     last = {tp: at - 1 for tp, at in positions.items() if at > 0}
@@ -65,7 +65,7 @@ def marks_of(
 
 
 def check_logs(brokers: Brokers, zk: Any | None, marks: Marks, there: Collection[TopicPartition], cap: int) -> None:
-    """Raises OffsetOutOfRange where a log is another one than its mark says; there: the partitions that exist."""
+    """Raise OffsetOutOfRange if a log does not match its mark; there: the partitions that exist."""
     kept = {tp: mark for tp, mark in marks.items() if tp in there}
     if not kept or not brokers.dialect.describes_itself:
         return
@@ -77,7 +77,7 @@ def check_logs(brokers: Brokers, zk: Any | None, marks: Marks, there: Collection
 
 
 def differs(tp: TopicPartition, mark: LogMark, topic: TopicCreation | None, crc: int | None) -> str:
-    """Why the log is another one, or nothing.  topic, crc: as they are now; None: not known.  Pure."""
+    """Return why the log is another one, or "".  topic, crc: as they are now; None: not known.  Pure."""
     then = mark.topic
     if then is not None and topic is not None and then.czxid != topic.czxid:
         return f"topic {tp.topic}, which was created at {then} when it was loaded, was created again at {topic}"
@@ -90,7 +90,7 @@ def differs(tp: TopicPartition, mark: LogMark, topic: TopicCreation | None, crc:
 
 
 def another_log(other: Mapping[TopicPartition, str]) -> OffsetOutOfRange:
-    """The error for these partitions, with what helps.  Pure."""
+    """Return the error for these partitions, with the remedy.  Pure."""
     tp, why = next(iter(other.items()))
     more = f" (and {len(other) - 1} more partitions)" if len(other) > 1 else ""
     starts: dict[str, dict[str, int]] = {}
@@ -109,9 +109,9 @@ def another_log(other: Mapping[TopicPartition, str]) -> OffsetOutOfRange:
 def message_crcs(
     brokers: Brokers, offsets: Mapping[TopicPartition, int], cap_bytes: int
 ) -> dict[TopicPartition, int | None]:
-    """CRC-32 of the message at each offset; None where the log does not hold it, or it cannot be read.
+    """Return the CRC-32 of the message at each offset; None if the log does not have it, or it cannot be read.
 
-    Raises NoLeader where no broker answers for a partition, and as Brokers.leaders."""
+    Raises NoLeader if no broker answers for a partition, and the exceptions of Brokers.leaders."""
     found: dict[TopicPartition, int | None] = {}
     left = dict(offsets)
     for attempt in brokers.attempts() if left else ():
@@ -133,7 +133,8 @@ def message_crcs(
 def _of_leader(
     brokers: Brokers, leader: Broker, offsets: Mapping[TopicPartition, int], cap_bytes: int
 ) -> dict[TopicPartition, int | None]:
-    """What one broker tells; partitions that another one may lead are left out, all of them where its link broke."""
+    """Return the checksums from one broker; partitions that another one may lead are left out, and all if its link
+    broke."""
     access = brokers.access
     found: dict[TopicPartition, int | None] = {}
     try:
@@ -143,7 +144,7 @@ def _of_leader(
             access.release,
             access.client_id,
             access.socket_timeout_ms,
-            isolation_level="read_uncommitted",  # a message is there whatever became of its transaction
+            isolation_level="read_uncommitted",  # a message counts whatever the outcome of its transaction
             security=access.security,
         ) as consumer:
             tps = list(offsets)
@@ -179,7 +180,7 @@ def _crc_at(fetched: MessageSet, offset: int) -> int | None:
 
 
 def message_crc(key: bytes | None, value: bytes | None) -> int:
-    """CRC-32 of a message's key and value, with their lengths."""
+    """Return the CRC-32 of a message's key and value, with their lengths."""
     crc = 0
     for part in (key, value):
         crc = zlib.crc32(LENGTH.pack(-1 if part is None else len(part)), crc)

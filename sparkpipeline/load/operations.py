@@ -1,4 +1,4 @@
-"""What an operator asks of a job beside its regular run: init, rewind, compact; previews of all of them; verify.
+"""Operations on a job beside its regular run: init, rewind, compact; previews of them; verify.
 
 init, rewind and compact are batches of the same protocol, so a crash inside one is covered: the next run of any command
 carries the plan out.  init takes positions over from an older loader, before the first load or (--replace) in place of
@@ -54,7 +54,7 @@ from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
 
 @dataclass(frozen=True, slots=True)
 class RewindWanted:
-    """Of `load rewind`.  partition None: all of the topic; to_ms: since 1970."""
+    """Request of `load rewind`.  partition None: all of the topic; to_ms: since 1970."""
 
     topic: str
     to_ms: int
@@ -64,7 +64,7 @@ class RewindWanted:
 
 @dataclass(frozen=True, slots=True)
 class CompactWanted:
-    """Of `load compact`.  date YYYY-MM-DD; min_files: files that an hour's partition must have."""
+    """Request of `load compact`.  date YYYY-MM-DD; min_files: files that an hour's partition must have."""
 
     date: str
     topic: str | None = None
@@ -74,7 +74,7 @@ class CompactWanted:
 
 @dataclass(frozen=True, slots=True)
 class InitWanted:
-    """Of `load init`: exactly one of group and positions (-2 and -1 allowed)."""
+    """Request of `load init`: exactly one of group and positions (-2 and -1 allowed)."""
 
     group: str | None = None
     storage: Storage | None = None
@@ -86,7 +86,7 @@ class InitWanted:
 
 
 class InitWork(LoadWork):
-    """Plans taking over positions, once."""
+    """Work that takes over offsets, once."""
 
     def __init__(self, job: JobContext, wanted: InitWanted) -> None:
         super().__init__(job)
@@ -95,7 +95,7 @@ class InitWork(LoadWork):
         self.planned = False
 
     def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
-        """All positions of the job afterwards.  Raises as of_group and taken_over."""
+        """Return all offsets of the job afterwards.  Raises the exceptions of of_group and taken_over."""
         state = JobState.of(ledger.state().newest)
         snapshot, _ = self.take_snapshot(state)
         wanted = self.wanted.positions
@@ -116,7 +116,7 @@ class InitWork(LoadWork):
     def _check_borders(
         self, borders: EntryBoundaries, positions: Positions, logs: Mapping[TopicPartition, LogBounds]
     ) -> None:
-        """Positions that are bytes: a load from one inside an entry could never be carried out.  Raises
+        """Check offsets that are bytes: a load from inside an entry could never be executed.  Raises
         OffsetOutOfRange."""
         for tp in in_order(positions):
             at, log = positions[tp], logs[tp]
@@ -135,7 +135,7 @@ class InitWork(LoadWork):
 
 
 def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
-    """The positions that a group has.  Raises Refused when it has none at all, or one that cannot be read."""
+    """Return the offsets of a group.  Raises Refused if it has none, or one that cannot be read."""
     for tp in in_order(found):
         at = found[tp]
         if isinstance(at, Unknown):
@@ -155,19 +155,19 @@ def of_group(group: str, found: Mapping[TopicPartition, Committed]) -> dict[Topi
 def taken_over(
     state: JobState, wanted: Positions, logs: Mapping[TopicPartition, LogBounds], replace: bool
 ) -> dict[TopicPartition, int]:
-    """All positions of the job once `wanted` (-2 and -1 allowed) is taken over.
+    """Return all offsets of the job once `wanted` (-2 and -1 allowed) is taken over.
 
-    Raises UnknownPartition, OffsetOutOfRange for what could not be loaded from, and Refused for partitions that the job
-    has loaded from, unless replace."""
+    Raises UnknownPartition, OffsetOutOfRange for an offset that cannot be loaded, and Refused for partitions that the
+    job has loaded from, unless replace."""
     found = dict(state.positions)
     for tp in in_order(wanted):
         log = logs.get(tp)
         if log is None:
-            raise UnknownPartition("is none of the job's partitions", topic=tp.topic, partition=tp.partition)
+            raise UnknownPartition("is not one of the job's partitions", topic=tp.topic, partition=tp.partition)
         at = {EARLIEST: log.earliest, LATEST: log.latest}.get(wanted[tp], wanted[tp])
         if not log.earliest <= at <= log.latest:
             raise OffsetOutOfRange(
-                "the log has no such position: what lies before it is deleted, or it is another log",
+                "the log does not have this offset: earlier messages were deleted, or it is another log",
                 topic=tp.topic, partition=tp.partition, requested=at, earliest=log.earliest, latest=log.latest,
             )  # fmt: skip
         if tp in found and found[tp] != at and not replace:
@@ -181,8 +181,8 @@ def taken_over(
 
 
 def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *, marks: Marks | None = None) -> Plan:
-    """The plan of a batch that sets positions.  marks: of those that were asked for, in the logs of today: the same
-    number in another log is a change, too.  Raises OptionRefused where nothing would change."""
+    """Return the plan of a batch that sets offsets. marks: of the requested ones, in the current logs: the same number
+    in another log is a change, too.  Raises OptionRefused if nothing would change."""
     marks = marks or {}
     other = {tp for tp, mark in marks.items() if state.marks.get(tp, mark) != mark}
     moved = {tp for tp, at in positions.items() if state.positions.get(tp) != at} | other
@@ -208,7 +208,7 @@ def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *,
 
 
 class RewindWork(LoadWork):
-    """Plans a rewind, once."""
+    """Work that plans a rewind, once."""
 
     def __init__(self, job: JobContext, wanted: RewindWanted) -> None:
         super().__init__(job)
@@ -216,7 +216,7 @@ class RewindWork(LoadWork):
         self.planned = False
 
     def rewound(self, ledger: Ledger) -> Rewind:
-        """What it would do.  Raises Refused, OffsetOutOfRange."""
+        """Return what it would do.  Raises Refused, OffsetOutOfRange."""
         state, wanted = JobState.of(ledger.state().newest), self.wanted
         partition = None if wanted.partition is None else _partition(wanted.partition)
         snapshot, _ = self.take_snapshot(state)
@@ -281,7 +281,7 @@ def _partition(text: str) -> object:
 
 
 class CompactWork(LoadWork):
-    """Plans a compaction, once."""
+    """Work that plans a compaction, once."""
 
     def __init__(self, job: JobContext, wanted: CompactWanted) -> None:
         super().__init__(job)
@@ -310,19 +310,19 @@ def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[FileGroup]:
 def run_rewind(
     config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted, watch: Watch = unwatched
 ) -> LoadOutcome:
-    """Load a topic again from a time on.  Raises Refused, OffsetOutOfRange, and as run_load."""
+    """Load a topic again from a time.  Raises Refused, OffsetOutOfRange, and the exceptions of run_load."""
     return _run(config, spark, tell, watch, make=lambda job: RewindWork(job, wanted))
 
 
 def run_compact(
     config: LoadConfig, spark: Any, tell: Tell, wanted: CompactWanted, watch: Watch = unwatched
 ) -> LoadOutcome:
-    """Make one file of several in each hour and partition of a day.  Raises as run_load."""
+    """Merge the files of each hour and partition of a day.  Raises the exceptions of run_load."""
     return _run(config, spark, tell, watch, make=lambda job: CompactWork(job, wanted))
 
 
 def run_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> LoadOutcome:
-    """Take over positions.  Raises Refused, OffsetOutOfRange, UnknownPartition, and as run_load."""
+    """Take over offsets.  Raises Refused, OffsetOutOfRange, UnknownPartition, and the exceptions of run_load."""
     return _run(config, spark, tell, unwatched, make=lambda job: InitWork(job, wanted))
 
 
@@ -339,7 +339,7 @@ def _run(
 
 
 def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
-    """What the next run would do: the plan that is open, else a new one.  Raises as run_load."""
+    """Return what the next run would do: the open plan, else a new one.  Raises the exceptions of run_load."""
     ledger = open_ledger(config, spark)
     state = ledger.state()
     if state.open_plan is not None:
@@ -350,7 +350,7 @@ def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
 
 
 def preview_rewind(config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted) -> Rewind:
-    """What run_rewind would do.  Raises as it."""
+    """Return what run_rewind would do.  Raises its exceptions."""
     ledger = open_ledger(config, spark)
     with connected(config) as cluster:
         job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
@@ -358,7 +358,7 @@ def preview_rewind(config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWan
 
 
 def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> dict[TopicPartition, int]:
-    """All positions of the job after run_init.  Raises as it."""
+    """Return all offsets of the job after run_init.  Raises its exceptions."""
     ledger = open_ledger(config, spark)
     with connected(config) as cluster:
         job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
@@ -366,7 +366,7 @@ def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted)
 
 
 def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> list[FileGroup]:
-    """What run_compact would put together."""
+    """Return the files that run_compact would merge."""
     return _to_compact(open_ledger(config, spark), wanted)
 
 

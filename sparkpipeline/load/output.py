@@ -1,4 +1,4 @@
-"""How a job's files are written, and that a job keeps to it: readers of a folder open one format.
+"""Output format of a job, which never changes: readers of a folder expect one format.
 
 The newest manifest remembers format and columns (facts.output), an open plan its format (work.output): what an attempt
 before this one has staged is of it.  Ledgers of releases before there was a choice remember neither, and are Parquet.
@@ -26,7 +26,7 @@ IN_FOLDERS = ("topic",)  # columns of a message that are in the names of folders
 
 
 def check_zone(config: LoadConfig, spark: Any) -> None:
-    """Raises OptionRefused where files would keep moments that a JVM in another time zone reads otherwise."""
+    """Raise OptionRefused if files would have timestamps that a JVM in another time zone reads differently."""
     if config.format is not ORC:
         return
     zone = spark._jvm.java.time.ZoneId.systemDefault()
@@ -40,7 +40,7 @@ def check_zone(config: LoadConfig, spark: Any) -> None:
 
 
 def check_output(ledger: Ledger, config: LoadConfig) -> None:
-    """Raises OptionRefused where the job's files have another format than the options say."""
+    """Raise OptionRefused if the job's files have another format than the options."""
     state = ledger.state()
     held, what = _remembered(state.newest), "files are"
     if held is None and state.open_plan is not None and state.open_plan.kind in (LOAD, REWIND):
@@ -61,12 +61,12 @@ def _remembered(newest: Manifest | None) -> str | None:
 
 
 def _options(name: str) -> str:
-    """A format as its options say it."""
+    """Return a format as options."""
     return "json with json.values text" if name == "json-text" else name
 
 
 def output_work(config: LoadConfig) -> dict[str, str]:
-    """What a plan of a batch with files says beside its ranges."""
+    """Return the output fields of a plan of a batch with files."""
     return {"output": config.format.name}
 
 

@@ -1,6 +1,6 @@
 """The plan of a load: the `work` of a plan of kind load, rewind, compact or init, as a value and in JSON.  Pure.
 
-    ranges      exactly what is read; tasks[i] of them, one after the other, are task i
+    ranges      exact ranges to read; tasks[i] of them, one after the other, are task i
     positions   of all partitions the job has ever seen, as they are after the batch
     gaps        messages that were gone before they were loaded (out.of.range=earliest)
     logs        what the logs of positions are known by, as they are after the batch (logmarks.py)
@@ -31,7 +31,7 @@ Positions = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What the cluster says of a partition: its first offset, and that of the next message to come."""
+    """Bounds of a partition's log: its first offset, and that of the next message."""
 
     earliest: int
     latest: int
@@ -39,7 +39,7 @@ class LogBounds:
 
 @dataclass(frozen=True, slots=True)
 class LogMark:
-    """What a position's log is known by; None: not known.  offset: of the message that crc is of."""
+    """Mark that identifies an offset's log; None: not known. offset: of the message with checksum crc."""
 
     offset: int | None = None
     crc: int | None = None
@@ -70,7 +70,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
-    """The work of a batch that reads topics (kinds load and rewind)."""
+    """Work of a batch that reads topics (kinds load and rewind)."""
 
     ranges: tuple[OffsetRange, ...]
     tasks: tuple[int, ...]
@@ -82,11 +82,11 @@ class LoadPlan:
 
     @property
     def rows(self) -> int:
-        """Offsets to read: what it loads at most."""
+        """Return the number of offsets to read: the maximum of rows."""
         return sum(rng.count for rng in self.ranges)
 
     def work(self) -> dict[str, Any]:
-        """For Plan.work."""
+        """Return it for Plan.work."""
         return {
             "ranges": [_range_row(rng) for rng in self.ranges],
             "tasks": list(self.tasks),
@@ -99,7 +99,7 @@ class LoadPlan:
 
     @classmethod
     def of(cls, plan: Plan) -> LoadPlan:
-        """Raises LedgerDamaged."""
+        """Parse it.  Raises LedgerDamaged."""
         work = plan.work
         try:
             ranges = tuple(
@@ -111,7 +111,7 @@ class LoadPlan:
                 for row in work["gaps"]
             )
             tasks = tuple(int(count) for count in work["tasks"])
-            marks = marks_in(work.get("logs", {}))  # plans of earlier releases have none
+            marks = marks_in(work.get("logs", {}))  # missing in plans of earlier releases
             rule = HourRule.of(work["time"])
             found = cls(
                 ranges=ranges,
@@ -123,23 +123,23 @@ class LoadPlan:
                 marks=marks,
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as exc:
-            raise LedgerDamaged(f"is no plan of a load: {exc!r}; abandon it", batch=plan.batch) from None
+            raise LedgerDamaged(f"is not a plan of a load: {exc!r}; abandon it", batch=plan.batch) from None
         return found
 
     def of_task(self, number: int) -> tuple[OffsetRange, ...]:
-        """The ranges of one task."""
+        """Return the ranges of one task."""
         begin = sum(self.tasks[:number])
         return self.ranges[begin : begin + self.tasks[number]]
 
     def of_tasks(self, first: int, until: int) -> LoadPlan:
-        """The same plan with the ranges of these tasks alone, which are counted from 0 in it."""
+        """Return this plan with only the ranges of these tasks, which are numbered from 0 in it."""
         begin, end = sum(self.tasks[:first]), sum(self.tasks[:until])
         return replace(self, ranges=self.ranges[begin:end], tasks=self.tasks[first:until])
 
 
 def _topic(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no topic")
+        raise TypeError(f"{value!r} is not a topic")
     return value
 
 
@@ -147,7 +147,7 @@ def _topic(value: object) -> str:
 
 
 def nested(values: Positions) -> dict[str, dict[str, int]]:
-    """{"orders": {"0": 17}} of {orders/0: 17}."""
+    """Return {"orders": {"0": 17}} for {orders/0: 17}."""
     found: dict[str, dict[str, int]] = {}
     for tp in in_order(values):
         found.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
@@ -155,14 +155,14 @@ def nested(values: Positions) -> dict[str, dict[str, int]]:
 
 
 def flat(values: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """The other way.  Raises ValueError."""
+    """Return {orders/0: 17} for {"orders": {"0": 17}}. Raises ValueError."""
     return {
         TopicPartition(topic, partition_of(key)): int(at) for topic, rows in values.items() for key, at in rows.items()
     }
 
 
 def marks_rows(marks: Marks) -> dict[str, dict[str, dict[str, int]]]:
-    """{"orders": {"0": {"offset": 17, "crc": 1, ..}}}, without what is not known."""
+    """Return {"orders": {"0": {"offset": 17, "crc": 1, ..}}}, without unknown values."""
     found: dict[str, dict[str, dict[str, int]]] = {}
     for tp in in_order(marks):
         row = {name: value for name, value in asdict(marks[tp]).items() if value is not None}
@@ -172,7 +172,7 @@ def marks_rows(marks: Marks) -> dict[str, dict[str, dict[str, int]]]:
 
 
 def marks_in(rows: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[TopicPartition, LogMark]:
-    """The other way.  Raises TypeError, ValueError."""
+    """Parse the result of marks_rows().  Raises TypeError, ValueError."""
     return {
         TopicPartition(topic, int(key)): LogMark(**row) for topic, marks in rows.items() for key, row in marks.items()
     }

@@ -1,4 +1,4 @@
-"""What the next batch of a load reads: positions and logs in, ranges and tasks out.  Pure.
+"""Planner of the next batch of a load: from offsets and logs to ranges and tasks.  Pure.
 
 due         from the position of each partition to the end of its log; a policy says what becomes of a position
             outside of its log
@@ -29,8 +29,8 @@ LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth on
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What could be loaded now.  ranges: not empty, one a partition; positions: where partitions begin that have no
-    range (new and empty, or new and starting at the end)."""
+    """Messages that can be loaded now.  ranges: not empty, one a partition; positions: where partitions begin that have
+    no range (new and empty, or new and starting at the end)."""
 
     ranges: tuple[OffsetRange, ...]
     gaps: tuple[Gap, ...]
@@ -108,8 +108,7 @@ def _start(tp: TopicPartition, position: int, log: LogBounds, out_of_range: str)
 
 
 def up_to(ranges: Iterable[OffsetRange], ends: Mapping[TopicPartition, int]) -> list[OffsetRange]:
-    """The ranges before these ends, which may lie behind them; those of partitions without an end, and what is empty
-    then, are left out."""
+    """Return the ranges cut at these ends; ranges without an end, and empty ones, are left out."""
     shortened = [replace(rng, until=min(rng.until, ends.get(rng.tp, rng.start))) for rng in ranges]
     return [rng for rng in shortened if rng.count > 0]
 
@@ -117,7 +116,7 @@ def up_to(ranges: Iterable[OffsetRange], ends: Mapping[TopicPartition, int]) -> 
 def limited(
     ranges: Sequence[OffsetRange], rows: int | None, size: int | None, averages: Mapping[str, float]
 ) -> list[OffsetRange]:
-    """The ranges, shortened so that their sums are within the limits; what is farthest behind gets most.
+    """Return the ranges, shortened so that their sums are within the limits; ranges with the largest lag get most.
 
     averages: bytes of a message by topic.  A partition that has something gets at least one message, so that a small
     one is never starved by a large one; many partitions may so exceed a tiny limit by one message each."""
@@ -134,7 +133,7 @@ def limited(
 
 
 def cut(ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float]) -> list[OffsetRange]:
-    """Ranges in pieces of at most about `size` bytes, each of nearly the same number of offsets."""
+    """Return ranges in pieces of at most about `size` bytes, each of nearly the same number of offsets."""
     return [piece for rng in ranges for piece in in_parts(rng, _parts(_bytes(rng, averages), size))]
 
 
@@ -145,7 +144,7 @@ def _parts(weight: float, size: int) -> int:
 def tasks_of(
     ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float], cores: int
 ) -> tuple[list[OffsetRange], list[int]]:
-    """The ranges in the order of their tasks, and how many each task has.
+    """Return the ranges in the order of their tasks, and the number of ranges per task.
 
     As many tasks as the sum of sizes needs at `size` bytes each, but enough for every core while one has at least
     LEAST_BYTES, and one for each piece of a partition."""

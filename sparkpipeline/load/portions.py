@@ -47,7 +47,7 @@ class Portion:
 
 
 def portions_of(sizes: Sequence[float], done: Iterable[Portion], size: int, cores: int) -> list[Portion]:
-    """The tasks that are not done in portions, in order.  Pure.
+    """Return the tasks that are not done in portions, in order.  Pure.
 
     sizes: bytes of each task.  A portion has about `size` bytes, but a task for every core; the last tasks of a run
     that are too few for that go with those before them."""
@@ -107,7 +107,7 @@ class PortionFolder:
         }
 
     def path(self, portion: Portion) -> str:
-        """The full path of the portion's folder."""
+        """Return the full path of the portion's folder."""
         return f"{self._folder}/{portion.name}"
 
     def keep(self, portion: Portion, seen: Observed, files: Mapping[str, int]) -> None:
@@ -118,7 +118,7 @@ class PortionFolder:
         self._files.create(f"{self.path(portion)}{RECORD}", f"{json.dumps(row, sort_keys=True)}\n".encode())
 
     def finished(self, left: Sequence[str], tasks: int) -> list[Finished]:
-        """What attempts that were given up have finished of this very plan, each task once.  left: their folders;
+        """Return the portions of this plan that abandoned attempts finished, each task once.  left: their folders;
         tasks: of the plan."""
         found: list[Finished] = []
         taken: set[int] = set()
@@ -144,11 +144,11 @@ class PortionFolder:
         return True
 
     def drop(self, portion: Portion) -> None:
-        """Delete what there is of a portion."""
+        """Delete a portion."""
         self._files.delete(self.path(portion), recursive=True)
 
     def _read(self, path: str, name: str, tasks: int) -> Finished | None:
-        """None: no record, or one of another plan, release or options."""
+        """Read a portion's record; None: no record, or one of another plan, release or options."""
         first, _, until = name.removesuffix(RECORD).partition("-")
         try:
             row = json_value(self._files.read(path))

@@ -1,11 +1,11 @@
-"""Loading again from a point in time: which files are replaced, and which offsets are read once more.
+"""Rewind: loading again from a point in time.  Finds the files to replace and the offsets to read again.
 
 Files are the unit of replacement.  The boundary is the start of the first live file that may hold rows of the time or
 later; where a compacted file reaches over it, it moves down to that file's start.  Everything from there to the job's
 position is read again, so positions do not change.  Works where the broker cannot answer for a time (0.8, 0.9).
 
-Files from before a position was set back are left alone: the same offsets may mean other messages there.  A topic
-that was deleted and created again begins at 0, and `load init --replace` takes the job there.  A rewind that took the
+Files from before a position was set back are left alone: the same offsets may mean other messages there.  A topic that
+was deleted and created again begins at 0, and `load init --replace` takes the job there.  A rewind that took the
 offsets of the older files for those of the log of today would throw their rows away, and the log has them no more.
 """
 
@@ -84,7 +84,8 @@ def time_of(text: str, option: str = "--to") -> int:
 def loaded_files(
     live: Iterable[LiveFile], max_ms: Mapping[tuple[TopicPartition, int, int], int | None]
 ) -> list[LoadedFile]:
-    """The live files of the job.  max_ms: latest time of ranges that were counted, by partition, start and until.
+    """Return the live files of the job.  max_ms: latest time of ranges that were counted, by partition, start and
+    until.
 
     A range may lie in several files (hours): none of them has rows behind the end of its hour either."""
     found = []
@@ -109,7 +110,7 @@ def rewind(
     to_ms: int,
     allow_partial: bool = False,
 ) -> Rewind:
-    """What loading `topic` again from to_ms on replaces and reads.
+    """Return the files and offsets for loading `topic` again from to_ms.
 
     Raises Refused when nothing was loaded at that time or later, and OffsetOutOfRange when the cluster does not have
     those messages any more; with allow_partial as much as it has, from the next file on."""
@@ -152,14 +153,14 @@ def _boundary(
     position: int,
     allow_partial: bool,
 ) -> tuple[int | None, str]:
-    """Where to read from, and a sentence where that is not what was asked for; None: nothing can be read again."""
+    """Return where to read from, and a message if that differs from the request; None: nothing can be read again."""
     boundary = wanted
     while (over := _over(files, boundary)) is not None:
         boundary = over
     where = {"topic": tp.topic, "partition": tp.partition, "requested": boundary}
     if log is None or log.latest < position:
         raise OffsetOutOfRange(
-            f"the log ends before the job's position {position}: what is there now is another log",
+            f"the log ends before the job's position {position}: it is another log",
             **where, latest=None if log is None else log.latest,
         )  # fmt: skip
     if boundary >= log.earliest:
@@ -177,7 +178,7 @@ def _boundary(
 
 
 def _over(files: Iterable[LoadedFile], boundary: int) -> int | None:
-    """The smallest start of files that begin before a boundary and end behind it."""
+    """Return the smallest start of files that begin before a boundary and end after it."""
     return min((one.name.start for one in files if one.name.start < boundary < one.name.until), default=None)
 
 
@@ -188,10 +189,11 @@ Place = tuple[Hour, PartitionId]  # a compaction makes one file of each
 
 
 def of_earlier_log(ledger: Ledger, state: JobState) -> Old:
-    """Says of a final path whether its rows were loaded before the position of its partition was last set back.
+    """Return a function that tells whether the rows of a final path were loaded before its partition's offset was last
+    set back.
 
-    A compacted file is as old as those it was made of; it never mixes both.  Reads a manifest (and of
-    compactions the plan) for each batch asked about."""
+    A compacted file is as old as those it was made of; it never mixes both.  Reads a manifest (and of compactions the
+    plan) for each batch asked about."""
     heirs: dict[int, dict[Place, str]] = {}
 
     def old(final: str) -> bool:
@@ -209,7 +211,7 @@ def of_earlier_log(ledger: Ledger, state: JobState) -> Old:
 
 
 def _one_of_each(ledger: Ledger, batch: int) -> dict[Place, str]:
-    """Of a compaction: one of the files that each file was made of, by the hour and partition of both."""
+    """Return for each file of a compaction one of its source files, by hour and partition."""
     if ledger.manifest(batch).kind != COMPACT:
         return {}
     names = {path: FinalName.of(path) for path in ledger.plan(batch).supersedes}

@@ -1,4 +1,4 @@
-"""A plan carried out: one read of exact ranges, one write into staging.  Spark does it; counts.py looks at it.
+"""Execution of a plan: one read of exact ranges, one write into staging.  Spark does it; counts.py checks it.
 
 Task i of the plan is partition i of Spark and number i of a file's name: nothing is shuffled.  Rows of a file are in
 the order of their offsets.
@@ -29,7 +29,7 @@ from sparkpipeline.source.schema import columns_by_default, counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What was counted while the rows went by.  Spark counts rows; numbers and checksums are the reader's own.
+    """Counts made while rows are written.  Spark counts rows; numbers and checksums are the reader's own.
 
     numbers: sum of rowNumber, 0, 1, 2 .. in each range; begun: ranges that had a row 0; crcs: sum of CRC-32 of values;
     covered: bytes of the log, where its offsets are bytes; kept_back: offsets that transactions keep from readers,
@@ -46,7 +46,7 @@ class Observed:
     damaged: int | None = None
 
     def beside(self, other: Observed) -> Observed:
-        """Of both, which had different rows of one plan."""
+        """Return the sum of both, which have different rows of one plan."""
         return Observed(
             rows=self.rows + other.rows,
             numbers=self.numbers + other.numbers,
@@ -64,7 +64,8 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ToRead:
-    """What is read.  plan_ms: when it was planned; may_lose: what was deleted since is left out, and no error."""
+    """Ranges to read. plan_ms: when they were planned; may_lose: messages deleted since then are skipped without an
+    error."""
 
     plan: LoadPlan
     plan_ms: int
@@ -74,7 +75,7 @@ class ToRead:
 def read_and_write(
     spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead, *, staging: str, files: Files
 ) -> Observed:
-    """Read the plan's ranges into staging, which must not exist.  Raises what Spark raises, and Mismatch."""
+    """Read the plan's ranges into staging, which must not exist.  Raises Spark's exceptions, and Mismatch."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -115,12 +116,12 @@ def read_and_write(
 
 
 def read(spark: Any, config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> Any:
-    """The plan's rows, and the columns that count them: handed to format("kafka08") as a value."""
+    """Return the plan's rows, with the columns that count them, passed to format("kafka08") as a value."""
     return exact_plan(config, access, wanted).frame(spark)
 
 
 def exact_plan(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> ExactPlan:
-    """The ranges of a load's plan task by task, and how they are read."""
+    """Return the ranges of a load's plan task by task, with read options."""
     by_broker, plan = access.spoken.partitions_by_broker, wanted.plan
     transactions = access.spoken.record_batches
     counting = counted(by_broker, transactions, config.skips_damaged)
@@ -130,7 +131,7 @@ def exact_plan(config: LoadConfig, access: ClusterAccess, wanted: ToRead) -> Exa
 
 
 def reading(config: LoadConfig, may_lose: bool, columns: tuple[str, ...]) -> ReadOptions:
-    """How ranges are read."""
+    """Return the read options."""
     return ReadOptions(
         fetch_bytes=config.fetch_bytes,
         fetch_bytes_cap=max(config.fetch_bytes_cap, config.fetch_bytes),
@@ -157,7 +158,7 @@ class ReadAgain:
 
     @property
     def skipped(self) -> int:
-        """Offsets that are damaged."""
+        """Return the number of damaged offsets."""
         return sum(entry.until - entry.start for entry in self.damaged)
 
 
@@ -172,7 +173,7 @@ def read_again(config: LoadConfig, access: ClusterAccess, rng: OffsetRange, may_
 
 
 def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
-    """rows: columns topic, partition, date and hour among them, and broker and innerIndex where partitions belong to
+    """Write rows with the columns topic, partition, date and hour, and broker and innerIndex where partitions belong to
     brokers; one task writes one file for each of its folders.
 
     Raises what Spark raises, and Mismatch when Spark does not say that all of it succeeded."""
@@ -188,4 +189,4 @@ def write(rows: Any, config: LoadConfig, staging: str, files: Files) -> None:
     config.format.write(writer.option("compression", config.codec).option("maxRecordsPerFile", 0), staging)
     failpoint("load after write")
     if not files.exists(f"{staging}/_SUCCESS"):
-        raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)
+        raise Mismatch("Spark wrote no _SUCCESS, so not all tasks may have written all their rows", staging=staging)

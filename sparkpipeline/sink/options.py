@@ -1,4 +1,4 @@
-"""The options of df.write.format("kafka08"): Spark's own names, and those of the old producers.
+"""Options of df.write.format("kafka08"): Spark's own names, and those of the old producers.
 
 One table: a field holds key, other names, default, unit and meaning; reading, checking and docs/spark-options.md come
 from it.  Names are taken in any case, as Spark takes them.  Pure.
@@ -72,7 +72,8 @@ ONLY = {  # options of Spark's format that have one value here, and why
 
 
 def acks(raw: object) -> int:
-    """-1 and 1.  0 asks for no response: what was stored would be unknown, and at least once not true."""
+    """Convert -1 or 1.  With 0 there is no response, so it would be unknown what was stored, and delivery would not be
+    at least once."""
     text = str(raw).strip().lower()
     if text in ("-1", "all", "1"):
         return 1 if text == "1" else -1

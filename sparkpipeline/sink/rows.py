@@ -1,4 +1,4 @@
-"""Rows of a DataFrame to messages by partition: which columns count, which partition a row goes to.
+"""Conversion of DataFrame rows to messages by partition: columns in use, and the partition of a row.
 
 key        string or binary, optional          value  string or binary, required
 topic      string; needed without the option topic, and of no effect with it
@@ -41,7 +41,7 @@ TAKEN = {  # column -> types it may have
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Which of the columns there are that count.  names: as the DataFrame spells them."""
+    """Columns in use. names: as the DataFrame spells them."""
 
     value: str
     key: str | None
@@ -52,7 +52,7 @@ class Columns:
 
 
 def columns_of(schema: Any, options: SinkOptions) -> Columns:
-    """schema: a StructType.  Raises OptionRefused naming the column."""
+    """Return the columns in use. schema: a StructType.  Raises OptionRefused naming the column."""
     found: dict[str, str | None] = dict.fromkeys(TAKEN)
     for column in schema.fields:
         name, kind = column.name.lower(), column.dataType.simpleString()
@@ -88,7 +88,7 @@ WAITING_BYTES = 8 << 20  # of all partitions, then all are sent
 
 
 def by_key(rule: str, dialect: Dialect) -> Callable[[Any, int], int] | None:
-    """The partition of a key among so many, by a rule; None: the rule uses no key."""
+    """Return a function from a key and a number of partitions to a partition; None: the rule does not use keys."""
     if rule == "default":
         return default_of(dialect)
     if rule == "byte-array":
@@ -98,7 +98,7 @@ def by_key(rule: str, dialect: Dialect) -> Callable[[Any, int], int] | None:
 
 @dataclass(slots=True)
 class _Bucket:
-    """Rows of one partition that wait for company: what is packed together compresses better."""
+    """Rows of one partition that wait to be sent together: a larger batch compresses better."""
 
     rows: list[Row] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
@@ -107,7 +107,7 @@ class _Bucket:
 
 
 class Target(Protocol):
-    """What is asked of sink.sender.TaskSender here."""
+    """Interface of sink.sender.TaskSender used here."""
 
     def partitions(self, topic: str) -> list[PartitionId]: ...
 
@@ -125,7 +125,7 @@ class Target(Protocol):
 class RowSender:
     """Rows of one task; finish() when there are no more.
 
-    topic: where all go; None: the column says.  task: its number, for errors.
+    topic: for all rows; None: from the column.  task: its number, for errors.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class RowSender:
         self._by_key = lru_cache(KEYS_KEPT)(chosen) if chosen is not None else None
 
     def take(self, batch: Any) -> None:
-        """All rows of a pyarrow.RecordBatch.  Raises NotDelivered, naming the row, and what the target raises."""
+        """Send all rows of a pyarrow.RecordBatch.  Raises NotDelivered, naming the row, and the target's exceptions."""
         first, self.rows = self.rows, self.rows + batch.num_rows
         self._sticky.forget()
         self._led.clear()
@@ -185,7 +185,7 @@ class RowSender:
             self.finish()
 
     def finish(self) -> None:
-        """Send what still waits for company.  Raises what the target raises."""
+        """Send the waiting rows.  Raises the target's exceptions."""
         for tp in list(self._buckets):
             self._send(tp)
 
@@ -195,7 +195,7 @@ class RowSender:
         self._target.send(tp, bucket.rows, bucket.numbers, bucket.headers if any(bucket.headers) else None)
 
     def _rows(self, batch: Any) -> Any:
-        """(topic, partition, key as it is hashed, row) of each."""
+        """Return (topic, partition, key as it is hashed, row) of each row."""
         columns, count = self._columns, batch.num_rows
         nothing = [None] * count
         keys = nothing if columns.key is None else batch.column(columns.key).to_pylist()
@@ -208,7 +208,8 @@ class RowSender:
             yield topic, partition, key, Row(_as_bytes(key), _as_bytes(value), stamp)
 
     def _blocks(self, batch: Any, first: int) -> list[bytes | None] | None:
-        """The block of each row's headers; None: they are not written.  Raises NotDelivered for what is no header."""
+        """Return the block of each row's headers; None: they are not written.  Raises NotDelivered for an invalid
+        header."""
         if not self._has_headers:
             return None
         found: list[bytes | None] = []
@@ -220,7 +221,8 @@ class RowSender:
         return found
 
     def _timestamps(self, batch: Any) -> list[int | None]:
-        """Milliseconds; the time of sending for null; −1 (none) stays −1.  Nothing in formats without timestamps."""
+        """Return milliseconds; the time of sending for null; −1 (none) stays −1.  None in formats without
+        timestamps."""
         if not self._magic:
             return [None] * batch.num_rows
         now_ms = int(time.time() * 1000)

@@ -1,13 +1,13 @@
-"""Rows and ready entries from one task to their target partitions, over plain blocking links.
+"""Sender of one task's rows and encoded entries to their target partitions, over plain blocking links.
 
     send        rows of one partition, encoded here
     send_part   entries as they are (a backfill's)
     flush       until everything is acknowledged
 
-At least once: a batch of unknown outcome is sent again.  In order: per partition, across retries.  What to do
-about each answer is decided by producer.outcomes, as in the mirror; this is only its thread: none.  Requests go out
-when enough has gathered, one to a broker at a time, and their answers are taken in before the next ones go: so the
-caller's own work and the brokers' overlap, and at most queue.buffering.max.bytes and one part more are in memory.
+At least once: a batch of unknown outcome is sent again.  In order: per partition, across retries.  producer.outcomes
+decides about each response, as in the mirror.  Requests go out when enough has gathered, one to a broker at a time, and
+their answers are taken in before the next ones go: so the caller's own work and the brokers' overlap, and at most
+queue.buffering.max.bytes and one part more are in memory.
 
 Metadata is asked for all topics: the brokers never hear the name of one that does not exist, and so create none.
 """
@@ -41,15 +41,16 @@ from sparkpipeline.errors import NotDelivered, OptionRefused, PipelineError, Unk
 
 log = logging.getLogger(__name__)
 
-ROUND_BYTES = 1 << 20  # so much is worth a round of requests
+ROUND_BYTES = 1 << 20  # enough for a round of requests
 LEAST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0  # while nothing can be done
 FOR_EVER = 1 << 30
 MAX_REFRESH_WAIT_S = 1.0  # between two refreshes of leaders: an election takes a few of them
-QUIET_S = 3.0  # after so long without a refresh, the next one is made at once again
+QUIET_S = 3.0  # after this time without a refresh, the next one is made at once
 
 
 class Watch(Protocol):
-    """Who sees each answer before it is acted on, and may end it all by raising: who must repeat nothing."""
+    """Observer that sees each response before it is handled, and may stop everything by raising, so that nothing is
+    repeated."""
 
     def answered(self, batch: Batch, answer: ProducedPartition) -> None: ...
 
@@ -83,7 +84,7 @@ class TaskSender:
     ) -> None:
         if config.acks == 0:
             raise OptionRefused(
-                "0 asks for no answer, and at least once needs one: give -1 (all in-sync replicas) or 1 (the leader)",
+                "0 requests no response, which at least once needs: give -1 (all in-sync replicas) or 1 (the leader)",
                 option="kafka.acks",
             )
         self.stored: Counter[TopicPartition] = Counter()  # rows (of parts: their count) that were acknowledged
@@ -106,11 +107,12 @@ class TaskSender:
         self._rng = random.Random()
 
     def partitions(self, topic: str) -> list[PartitionId]:
-        """All partitions of a topic, in order.  Raises UnknownPartition when it does not come within topic.wait.ms."""
+        """Return all partitions of a topic, in order.  Raises UnknownPartition when it does not come within
+        topic.wait.ms."""
         return self._leaders.known(topic).partitions(topic)
 
     def led(self, topic: str) -> list[PartitionId]:
-        """Those that have a leader now."""
+        """Return the partitions that have a leader now."""
         view = self._leaders.known(topic)
         return [p for p in view.partitions(topic) if view.leader(TopicPartition(topic, p)) is not None]
 
@@ -121,7 +123,7 @@ class TaskSender:
         numbers: Sequence[int],
         headers: Sequence[bytes | None] | None = None,
     ) -> None:
-        """Have rows sent behind all others of their partition; numbers: how errors call each of them.
+        """Queue rows after all others of their partition; numbers: of the rows, for errors.
 
         headers: their blocks (kafkawire.headers), where any has some.  Waits while too much is in flight.  Raises
         NotDelivered.
@@ -135,23 +137,23 @@ class TaskSender:
             at += part.count
 
     def send_part(self, part: Part) -> None:
-        """Have ready entries sent; their resume_at is a source offset.  Waits and raises as send() does."""
+        """Queue encoded entries, whose resume_at is a source offset.  Waits and raises like send()."""
         self._add(part, None)
 
     def flush(self) -> None:
-        """Until everything is acknowledged.  Raises NotDelivered."""
+        """Wait until everything is acknowledged.  Raises NotDelivered."""
         while self._batches:
             self._turn(wait=True)
         self._check()
 
     def close(self) -> None:
-        """Close all connections; what is not acknowledged may be stored or not."""
+        """Close all connections; messages not acknowledged may or may not be stored."""
         self._links.close()
         self._leaders.close()
 
     @property
     def bytes_pending(self) -> int:
-        """Bytes of entries not yet acknowledged."""
+        """Return the bytes of entries not yet acknowledged."""
         return self._batches.bytes_pending
 
     def _add(self, part: Part, numbers: Sequence[int] | None) -> None:
@@ -169,7 +171,7 @@ class TaskSender:
     # one turn: answers in, requests out
 
     def _turn(self, wait: bool) -> None:
-        """Take in the answers to the last requests, then send what is due; wait: for something to become due."""
+        """Receive the responses to the last requests, then send due batches; wait: for something to become due."""
         for broker_id in list(self._flights):
             self._receive(broker_id)
         self._check()
@@ -198,7 +200,7 @@ class TaskSender:
                 self._leaders.request_refresh()
 
     def _send_due(self) -> bool:
-        """One request to each broker that has something due and no request in flight."""
+        """Send one request to each broker with due batches and no request in flight."""
         view = self._leaders.view
         if view is None:
             return False
@@ -231,8 +233,8 @@ class TaskSender:
         self._flights[link.broker.id] = flight
 
     def _lost(self, flight: _Flight, lost: LinkLost) -> None:
-        """A connection broke under a request: stored or not, it goes again."""
-        self._event(f"{lost}; what was on the way is sent again and may be stored twice")
+        """Handle a lost connection: its request is sent again, stored or not."""
+        self._event(f"{lost}; messages in flight are sent again and may be stored twice")
         for batch in flight.batches:
             if self._watch is not None:
                 self._watch.lost(batch, lost)
@@ -241,7 +243,7 @@ class TaskSender:
         self._leaders.request_refresh()
 
     def _open(self, broker: Broker) -> Link | None:
-        """The connection to a broker; None: not now."""
+        """Return the connection to a broker; None: not now."""
         if self._now() < self._connect_at.get(broker.id, 0.0):
             return None
         link = self._links.link(broker, "produce")
@@ -249,7 +251,7 @@ class TaskSender:
             link.open()
         except LinkLost as lost:
             self._connect_at[broker.id] = self._now() + self._config.reconnect_ms / 1000 * self._rng.uniform(1.0, 1.3)
-            self._event(f"{lost}; tried again until it answers or others lead its partitions")
+            self._event(f"{lost}; retrying until it answers or others lead its partitions")
             self._leaders.request_refresh()
             return None
         return link
@@ -257,7 +259,7 @@ class TaskSender:
     # ends
 
     def _pause(self) -> float:
-        """How long nothing can be done."""
+        """Return how long nothing can be done."""
         now = self._now()
         times = [self._batches.next_due(lambda tp: True), *self._connect_at.values()]
         times.append(self._leaders.refresh_at)
@@ -265,7 +267,7 @@ class TaskSender:
         return min(LONGEST_PAUSE_S, max(LEAST_PAUSE_S, soonest - now))
 
     def _too_old(self) -> None:
-        """What was not delivered within delivery.timeout.ms fails, whatever the reason.
+        """Fail rows not delivered within delivery.timeout.ms, for any reason.
 
         The time counts from a part's first turn: before it nothing was tried, however long our caller took.
         """
@@ -289,11 +291,11 @@ class TaskSender:
     # what its tickets tell
 
     def acknowledged(self, tp: TopicPartition, count: int) -> None:
-        """So many more rows are stored."""
+        """Count `count` more stored rows."""
         self.stored[tp] += count
 
     def failed(self, failure: NotDelivered) -> None:
-        """The first counts."""
+        """Record a failure; the first one counts."""
         self.failure = self.failure or failure
 
 
@@ -309,7 +311,7 @@ def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool
 
 
 class SentPart:
-    """The ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
+    """Ticket of a part.  numbers: of its rows; None: its entries carry source offsets."""
 
     __slots__ = ("_numbers", "_part", "_sender", "begun")
 
@@ -321,7 +323,7 @@ class SentPart:
         return self._sender.failure is None
 
     def reached(self, resume_at: int) -> None:
-        """Only the end of a part counts."""
+        """Do nothing: only the end of a part counts."""
 
     def done(self) -> None:
         self._sender.acknowledged(self._part.tp, self._part.count)
@@ -333,7 +335,7 @@ class SentPart:
         )
 
     def _which(self, reason: Exception, resume_at: int | None) -> dict[str, Any]:
-        """The rows, or the source offset, of what was not delivered."""
+        """Return the rows, or the source offset, of undelivered messages."""
         if self._numbers is None:
             return {"source_offset": resume_at}
         left = self._numbers[resume_at or 0 :]
@@ -345,8 +347,8 @@ class SentPart:
 def _sentence(reason: Exception) -> str:
     if isinstance(reason, TooLarge):
         return (
-            f"a message of {reason.size} bytes is larger than {reason.broker} takes: raise message.max.bytes there, or "
-            "max.message.bytes of the topic"
+            f"a message of {reason.size} bytes is larger than {reason.broker} accepts: raise message.max.bytes there, "
+            "or max.message.bytes of the topic"
         )
     if isinstance(reason, RecordRefused):
         return reason.plain
@@ -357,10 +359,9 @@ def _sentence(reason: Exception) -> str:
 
 
 class Leaders:
-    """Leaders at the target, as a task that writes refreshes them.
+    """Leaders at the target, refreshed by a writing task.
 
-    view  as of the newest refresh; None: no broker has responded yet
-    tell  gets why none does
+    view  as of the newest refresh; None: no broker has responded yet tell  gets why none does
     """
 
     def __init__(
@@ -387,12 +388,12 @@ class Leaders:
             self.refresh_at = self._now() + self._pace.wait_s(self._now())
 
     def refresh_if_due(self) -> None:
-        """Refresh where there is no view yet, or a refresh is due; what waits for too long fails by it."""
+        """Refresh if there is no view yet, or a refresh is due; messages that waited too long fail then."""
         if self.view is None or (self.refresh_at is not None and self._now() >= self.refresh_at):
             self._refresh()
 
     def known(self, topic: str) -> ClusterView:
-        """The view once it has the topic.  Raises UnknownPartition, Unreachable after topic.wait.ms."""
+        """Return the view once it has the topic.  Raises UnknownPartition, Unreachable after topic.wait.ms."""
         deadline = self._now() + self._config.topic_wait_ms / 1000
         refreshed = False
         while self.view is None or not self.view.partitions(topic):

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the driver found out and each task is given; pickled."""
+    """Facts found by the driver and passed to each task; pickled."""
 
     access: ClusterAccess
     config: ProducerConfig
@@ -49,13 +49,13 @@ class Job:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """One task's rows: how many are acknowledged in each partition."""
+    """Acknowledged rows of one task by partition."""
 
     rows: dict[tuple[str, int], int]
 
 
 def prepare(options: Mapping[str, str], schema: Any) -> Job:
-    """On the driver: options and columns checked, brokers found, the topic checked.
+    """Check options and columns, find the brokers, and check the topic, on the driver.
 
     Raises OptionRefused, Unreachable, UnknownPartition.
     """
@@ -80,7 +80,7 @@ def _look_for(topic: str, access: ClusterAccess) -> None:
 
 
 def write_rows(job: Job, batches: Iterator[Any]) -> Written:
-    """One task.  Raises NotDelivered with topic, partition and row (its number in the task)."""
+    """Write the rows of one task.  Raises NotDelivered with topic, partition and row (its number in the task)."""
     task = _task_number()
     sender = TaskSender(job.access, job.config)
     spoken = job.access.spoken
@@ -132,7 +132,7 @@ class Kafka08Writer(DataSourceArrowWriter):
         log.info("%s", summary(messages))
 
     def abort(self, messages: list[Any]) -> None:
-        log.warning("a task failed; what others wrote stays in the topics: %s", summary(messages))
+        log.warning("a task failed; rows written by others stay in the topics: %s", summary(messages))
 
 
 class Kafka08StreamWriter(DataSourceStreamArrowWriter):
@@ -149,11 +149,13 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
         log.info("batch %d: %s", batchId, summary(messages))
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        log.warning("batch %d: a task failed; what others wrote stays in the topics: %s", batchId, summary(messages))
+        log.warning(
+            "batch %d: a task failed; rows written by others stay in the topics: %s", batchId, summary(messages)
+        )
 
 
 def summary(messages: list[Any]) -> str:
-    """The rows of all tasks in one sentence."""
+    """Return a sentence about the rows of all tasks."""
     rows: dict[tuple[str, int], int] = {}
     for message in messages:
         for tp, count in (message.rows if message is not None else {}).items():

@@ -1,7 +1,7 @@
-"""The cluster of a query as the driver finds it: addresses from options or ZooKeeper, its release, a group's positions.
+"""Cluster of a query for the driver: addresses from options or ZooKeeper, its release, a group's offsets.
 
-ZooKeeper is asked here and nowhere else; tasks get addresses of brokers.  kazoo is imported when it is needed: what
-tasks import goes without.
+Only this module uses ZooKeeper; tasks get addresses of brokers. kazoo is imported when needed, so tasks do not import
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GroupOffsets = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int 
 
 
 def access_of(options: SourceOptions) -> ClusterAccess:
-    """How tasks reach the cluster.  Raises Unreachable, OptionRefused, Refused."""
+    """Return the access to the cluster for tasks.  Raises Unreachable, OptionRefused, Refused."""
     registry = _registry(options)
     return find_access(
         options,
@@ -38,7 +38,7 @@ def access_of(options: SourceOptions) -> ClusterAccess:
 
 
 def brokers_of(options: SourceOptions, access: ClusterAccess) -> Brokers:
-    """The driver's links to the cluster; the caller closes them."""
+    """Return the driver's links to the cluster; the caller closes them."""
     if options.brokers:
         return Brokers(access, leaders=ListedLeaders(options.brokers, BROKERS, _named(options)))
     return Brokers(access, leaders=_registry(options))
@@ -51,7 +51,7 @@ def _named(options: SourceOptions) -> Collection[TopicPartition]:
 
 
 def _registry(options: SourceOptions) -> Registry | None:
-    """Where brokers do not describe themselves, and ZooKeeper was named."""
+    """Return the registry if brokers do not describe themselves, and ZooKeeper is configured."""
     if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
         return None
     from sparkpipeline.driver.zookeeper import Registry
@@ -60,9 +60,9 @@ def _registry(options: SourceOptions) -> Registry | None:
 
 
 def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets:
-    """Reads the committed offsets of the options' group; a store is asked when it is called.
+    """Return a function that reads the committed offsets of the options' group from its store.
 
-    Raises then Unreachable, and Refused where a store does not say for sure.
+    It raises Unreachable, and Refused if an offset is uncertain.
     """
     group = options.group_id or ""
 
@@ -82,7 +82,7 @@ def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets
 
 
 def _known(group: str, tp: TopicPartition, at: object) -> int | None:
-    """The offset; None where none was ever committed.  An unknown one is neither."""
+    """Return the offset; None if none was ever committed.  Raises Refused for an unknown one."""
     from zkconsumer.offsets.store import NONE, FormerOffset
 
     if isinstance(at, FormerOffset):
@@ -95,4 +95,6 @@ def _known(group: str, tp: TopicPartition, at: object) -> int | None:
         return at
     if at is NONE:
         return None
-    raise Refused(f"where group {group} stands is not known: {at}", topic=tp.topic, partition=tp.partition, group=group)
+    raise Refused(
+        f"the committed offset of group {group} is not known: {at}", topic=tp.topic, partition=tp.partition, group=group
+    )

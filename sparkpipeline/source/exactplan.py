@@ -1,8 +1,8 @@
-"""A query whose driver has found out everything already: ranges task by task, the cluster, and how tasks read.
+"""Query whose driver has planned everything already: ranges task by task, the cluster, and read options.
 
 Jobs of this package read topics by such a plan (a load, an audit of loaded files).  They hand it to format("kafka08")
-as a value: pickled, as Spark pickles it again for its tasks, in the one option PLAN.  Everyone who may write a query
-may write an option, so only the classes of a plan are unpickled.
+as a value: pickled, as Spark pickles it again for its tasks, in the one option PLAN.  Anyone who writes a query can set
+an option, so only the classes of a plan are unpickled.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ExactPlan:
-    """What is read.  tasks: ranges that task 0, 1, 2 .. of Spark reads, one after the other; read.columns: the rows."""
+    """Plan of a read. tasks: ranges of Spark's tasks 0, 1, 2 .., read one after the other; read.columns: the
+    columns."""
 
     tasks: tuple[tuple[OffsetRange, ...], ...]
     access: ClusterAccess
     read: ReadOptions
 
     def frame(self, spark: Any) -> Any:
-        """The rows as a DataFrame of this session.  Raises what Spark raises."""
+        """Return the rows as a DataFrame of this session.  Raises Spark's exceptions."""
         schema = struct_type({name: TYPES[name] for name in self.read.columns})
         asked = spark.read.format("kafka08").option(PLAN, self.text())
         if self.access.security != OPEN:
@@ -46,12 +47,14 @@ class ExactPlan:
         return asked.schema(schema).load()
 
     def text(self) -> str:
-        """The value of the option PLAN: without security, which goes beside it, by a name that Spark redacts."""
+        """Return the value of the option PLAN, without security, which is a separate option with a name that Spark
+        redacts."""
         return _packed(replace(self, access=replace(self.access, security=OPEN)))
 
     @staticmethod
     def in_options(options: Mapping[str, str]) -> ExactPlan | None:
-        """The plan in a query's options; None: a user's query.  Raises OptionRefused for anything but a plan alone."""
+        """Return the plan in a query's options; None: a user's query.  Raises OptionRefused for anything but a plan
+        alone."""
         text = options.get(PLAN)
         if text is None:
             return None
@@ -69,7 +72,7 @@ def _packed(value: object) -> str:
 
 
 def _unpacked(text: str, kind: type[T], option: str) -> T:
-    """Raises OptionRefused."""
+    """Unpickle a plan.  Raises OptionRefused."""
     try:
         value = _PlanUnpickler(io.BytesIO(zlib.decompress(base64.b64decode(text, validate=True)))).load()
     except (ValueError, zlib.error, pickle.UnpicklingError, EOFError, TypeError, AttributeError) as exc:
@@ -90,5 +93,5 @@ CLASSES = {
 class _PlanUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in CLASSES:
-            raise pickle.UnpicklingError(f"{module}.{name} is no part of a plan")
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of a plan")
         return CLASSES[module, name]

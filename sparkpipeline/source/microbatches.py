@@ -1,9 +1,9 @@
-"""A stream over topics on the driver: where it begins, how far each micro-batch goes, what may be missing.
+"""Stream over topics on the driver: its begin, the end of each micro-batch, and missing messages.
 
     start()               the first offsets, the same whenever they are asked for
     ends(begin, ..)       the offsets a batch that begins there goes to
     ranges(begin, end)    what its tasks read
-    freeze()              AvailableNow: from here on there is nothing newer
+    freeze()              AvailableNow: later messages are ignored
 
 The rules are those of Spark's kafka source, also for maxOffsetsPerTrigger and minOffsetsPerTrigger; that for bytes is
 ours.  Data loss (a partition is gone, its log ends before the offset, a new one does not begin at 0) is a DataLoss
@@ -66,7 +66,7 @@ class MicroBatches:
         self._looked_s = self._viewed_s = -math.inf
         self._start: dict[TopicPartition, int] | None = None
         self._frozen: dict[TopicPartition, int] | None = None
-        self._gone: set[TopicPartition] = set()  # told already
+        self._gone: set[TopicPartition] = set()  # reported already
         self._patience = MinOffsets(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
         self._border = EntryBoundaries.of(brokers, options.fetch_bytes)
         self._sizes: dict[TopicPartition, float] = {}
@@ -75,7 +75,8 @@ class MicroBatches:
     # ---- where it begins -------------------------------------------------------------------------------------------
 
     def start(self) -> dict[TopicPartition, int]:
-        """Numbers, resolved once; kept in stateDir where that is given.  Raises as resolve_start and first_start."""
+        """Return the first offsets, resolved once and kept in stateDir if that is set.  Raises the exceptions of
+        resolve_start and first_start."""
         if self._start is None:
             self._start = self._resolved()
             self._thaw(self._start)
@@ -93,7 +94,8 @@ class MicroBatches:
         return first_start(options.state_dir, str(options.subscription), in_words(bound), resolve)
 
     def _thaw(self, start: At) -> None:
-        """Logs went on between freeze() and the first answer: no end is before its beginning, and none is missing."""
+        """Update frozen ends: logs grew between freeze() and the first answer, so no end is before its begin, and none
+        is missing."""
         frozen = self._frozen
         if frozen is None:
             return
@@ -106,13 +108,13 @@ class MicroBatches:
     # ---- how far a batch goes --------------------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """The end of the whole query: what is there now.  Raises as ends."""
+        """Fix the end of the whole query: the current ends.  Raises the exceptions of ends."""
         self._frozen = self._seen({})
 
     def ends(self, begin: At, everything: bool = False) -> dict[TopicPartition, int]:
-        """Where a batch that begins there ends; begin itself when there is nothing to read, or not enough yet.
+        """Return the end of a batch that begins there; begin itself if there is nothing to read, or not enough yet.
 
-        everything: whatever the limits of the options are.  Raises DataLoss, NoLeader, Unreachable, UnknownPartition.
+        everything: ignore the limits of the options.  Raises DataLoss, NoLeader, Unreachable, UnknownPartition.
         """
         seen = self._seen(begin) if self._frozen is None else self._kept(begin, self._frozen)
         self.latest = dict(seen)
@@ -135,7 +137,7 @@ class MicroBatches:
         return ends_at_boundaries(full, end, whole, self._border) if offsets_are_bytes(self.brokers) else end
 
     def _measured(self, begin: At, end: At) -> dict[TopicPartition, float]:
-        """Average bytes of an offset, of those that have any; sampled every SIZES_S."""
+        """Return the average bytes per offset of partitions with messages; sampled every SIZES_S."""
         lagging = [OffsetRange(tp.topic, tp.partition, begin[tp], at) for tp, at in end.items() if at > begin[tp]]
         now = self._now()
         if now - self._sized_s > SIZES_S:
@@ -145,14 +147,14 @@ class MicroBatches:
         return {rng.tp: max(self._sizes[rng.tp], 1.0) for rng in lagging}
 
     def _kept(self, begin: At, frozen: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The ends of AvailableNow.  What was missing when they were looked up, or behind, is looked up again."""
+        """Return the ends of AvailableNow.  Ends that were missing or too small are looked up again."""
         if self._lacks(begin, frozen):
             seen = self._seen(begin)
             frozen |= {tp: min(at, seen[tp]) for tp, at in begin.items() if tp in seen and frozen.get(tp, -1) < at}
         return frozen
 
     def _seen(self, begin: At) -> dict[TopicPartition, int]:
-        """The ends of the logs that are there now.
+        """Return the ends of the existing logs.
 
         What is missing or behind is waited for as a leader is: brokers that have just started know of no topic, and a
         new leader learns only from its replicas how much it may show.
@@ -167,7 +169,7 @@ class MicroBatches:
         return latest
 
     def _lacks(self, begin: At, end: At) -> bool:
-        """Whether an end is missing that may come, or one is before its beginning."""
+        """True if an end is missing that may come, or one is before its begin."""
         return any(end[tp] < at if tp in end else self._may_come(tp) for tp, at in begin.items())
 
     def _may_come(self, tp: TopicPartition) -> bool:
@@ -184,7 +186,7 @@ class MicroBatches:
             return self.brokers.latest(self._present(refresh=True))
 
     def _present(self, refresh: bool) -> list[TopicPartition]:
-        """What there is now of the subscription; what is named and not there is left out."""
+        """Return the existing partitions of the subscription; named ones that do not exist are left out."""
         if refresh or self._now() - self._viewed_s >= VIEW_EVERY_S:
             self.brokers.view(refresh=True)
             self._viewed_s = self._now()
@@ -219,9 +221,9 @@ class MicroBatches:
     # ---- what its tasks read ---------------------------------------------------------------------------------------
 
     def ranges(self, begin: At, end: At) -> list[OffsetRange]:
-        """The offsets between the two; of a partition that is new, from its first one.  Empty ranges are left out.
+        """Return the offsets between the two; for a new partition from its first one.  Empty ranges are left out.
 
-        Raises DataLoss as ends; with AvailableNow also where something of it is not there any more.
+        Raises DataLoss; with AvailableNow also if messages are not there any more.
         """
         full = self._with_new(begin, end)
         self._check_new([tp for tp in end if tp not in begin and full[tp] > 0], full)
@@ -232,7 +234,7 @@ class MicroBatches:
         return found
 
     def _check_new(self, new: Iterable[TopicPartition], full: At) -> None:
-        """A partition that came with its broker may have been away, and be old: nothing of it was ever promised."""
+        """Check new partitions.  One that came with its broker may be old: nothing was promised for it."""
         for tp in in_order(new):
             if self.brokers.dialect.partitions_by_broker:
                 log.warning("%s came with its broker: it is read from its first offset on, %d", tp, full[tp])
@@ -240,11 +242,11 @@ class MicroBatches:
                 self._lost(f"the new partition begins at {full[tp]} instead of 0: what was before is gone", tp)
 
     def _with_new(self, begin: At, end: At) -> dict[TopicPartition, int]:
-        """Begins of all partitions that have an end: new ones begin at their first offset."""
+        """Return the begins of all partitions with an end: new ones begin at their first offset."""
         return {**begin, **self.brokers.earliest([tp for tp in end if tp not in begin])}
 
     def _check_frozen(self, ranges: Iterable[OffsetRange]) -> None:
-        """AvailableNow promised these ends at its beginning."""
+        """Check that the ends promised by AvailableNow still exist."""
         wanted = {rng.tp: rng.until for rng in ranges}
         try:
             latest = self.brokers.latest(wanted, wanted)
@@ -264,7 +266,7 @@ class MicroBatches:
     def _lost(self, sentence: str, tp: TopicPartition) -> None:
         if self.options.fail_on_data_loss:
             raise DataLoss(
-                f"{sentence}; failOnDataLoss=false goes on with what is left", topic=tp.topic, partition=tp.partition
+                f"{sentence}; failOnDataLoss=false continues with what is left", topic=tp.topic, partition=tp.partition
             )
         log.warning("%s: %s", tp, sentence)
 
@@ -274,7 +276,7 @@ class MicroBatches:
 
 
 def in_words(bound: Bound) -> str:
-    """A beginning in words, for people."""
+    """Return a begin in words."""
     match bound:
         case Fixed():
             return bound.value
@@ -287,7 +289,7 @@ def in_words(bound: Bound) -> str:
 
 
 def _present(subscription: Subscription, view: ClusterView) -> list[TopicPartition]:
-    """As much of a subscription as a view has."""
+    """Return the partitions of a subscription that a view has."""
     if subscription.assigned:
         return [tp for tp in subscription.assigned if tp.partition in view.topics.get(tp.topic, {})]
     if subscription.topics:
@@ -305,7 +307,7 @@ def _names(tps: list[TopicPartition]) -> str:
 
 
 def limit_offsets(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
-    """Ends that are together at most `most` offsets behind their begins, shared out by lag.
+    """Return ends that are together at most `most` offsets after their begins, shared by lag.
 
     As Spark's kafka source: rounded down, but at least one of each partition that has any, so that the small are not
     starved (with more such partitions than `most` it is more).
@@ -314,7 +316,8 @@ def limit_offsets(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
 
 
 def limit_bytes(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: int) -> dict[TopicPartition, int]:
-    """The same for at most about `most` bytes; sizes: average bytes of an offset, above 0."""
+    """Return ends that are together at most about `most` bytes after their begins; sizes: average bytes per offset,
+    above 0."""
     return _shared(begin, end, sizes, most)
 
 
@@ -327,13 +330,14 @@ def _shared(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: flo
 
 
 def _part(lag: int, size: float, most: float, total: float) -> int:
-    """Offsets of one partition's share."""
+    """Return the offsets of one partition's share."""
     share = most * (lag * size / total) / size
     return min(lag, math.ceil(share) if share < 1 else math.floor(share))
 
 
 class MinOffsets:
-    """minOffsetsPerTrigger: a batch waits for so many offsets, but not longer than delay_s since the last one began.
+    """State of minOffsetsPerTrigger: a batch waits for that many offsets, but not longer than delay_s since the last
+    one began.
 
     The first batch of a run does not wait, as in Spark.
     """
@@ -344,7 +348,7 @@ class MinOffsets:
         self._last_s = -math.inf
 
     def waits(self, begin: At, end: At, now_s: float) -> bool:
-        """Whether to wait on; when not, a batch begins now."""
+        """True if the batch has to wait; otherwise it begins now."""
         if self._least is None:
             return False
         new = sum(at - begin.get(tp, 0) for tp, at in end.items())

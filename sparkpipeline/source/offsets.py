@@ -1,4 +1,4 @@
-"""Offsets as options and checkpoints say them: Spark's own JSON, and the kinds of bounds that a query may have.
+"""Offsets in options and checkpoints: Spark's own JSON, and the kinds of bounds of a query.
 
     {"orders":{"0":23,"1":-2},"payments":{"0":-1}}      -2 is the earliest offset there is, -1 the latest
 
@@ -26,7 +26,7 @@ _LONG = 1 << 63
 
 
 class Fixed(enum.Enum):
-    """A bound that needs no number."""
+    """Bound without a number."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -35,14 +35,14 @@ class Fixed(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """A number for each partition; EARLIEST and LATEST are numbers too."""
+    """Number for each partition, including EARLIEST and LATEST."""
 
     at: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """A time for each partition, in ms since 1970 UTC."""
+    """Time for each partition, in ms since 1970 UTC."""
 
     at_ms: Mapping[TopicPartition, int]
 
@@ -58,7 +58,7 @@ Bound = Fixed | Offsets | Times | Time
 
 
 def bound_of(which: str, time: str | None, times: str | None, offsets: str | None) -> Bound | None:
-    """The bound that options say: a time goes before times, times before offsets; the others are ignored.
+    """Return the bound in the options: a time precedes times, times precede offsets; the others are ignored.
 
     which  "starting" or "ending": how the options' names begin.  Raises OptionRefused.
     """
@@ -80,28 +80,28 @@ def _time(text: str, option: str) -> int:
 
 
 def parse_offsets(text: str, option: str) -> dict[TopicPartition, int]:
-    """Offsets by partition, from -2 on.  Raises OptionRefused, which names the option."""
+    """Parse offsets by partition, at least -2.  Raises OptionRefused, which names the option."""
     found = _numbers(text, option, _OFFSETS)
     for tp, offset in found.items():
         if offset < EARLIEST:
             raise OptionRefused(
-                f"{offset} is no offset of {tp}: numbers from 0 on, -1 for the latest, -2 for the earliest",
+                f"{offset} is not an offset of {tp}: numbers from 0 on, -1 for the latest, -2 for the earliest",
                 option=option,
             )
     return found
 
 
 def parse_times(text: str, option: str) -> dict[TopicPartition, int]:
-    """Times by partition, in ms since 1970 UTC.  Raises OptionRefused."""
+    """Parse times by partition, in ms since 1970 UTC.  Raises OptionRefused."""
     found = _numbers(text, option, _TIMES)
     for tp, ms in found.items():
         if ms < 0:
-            raise OptionRefused(f"{ms} is no time of {tp}: ms since 1970 UTC", option=option)
+            raise OptionRefused(f"{ms} is not a time for {tp}: ms since 1970 UTC", option=option)
     return found
 
 
 def parse_partitions(text: str, option: str = "assign") -> list[TopicPartition]:
-    """The partitions that {"topic":[0,1]} names, sorted, each once.  Raises OptionRefused."""
+    """Return the partitions that {"topic":[0,1]} names, sorted, each once.  Raises OptionRefused."""
     found: set[TopicPartition] = set()
     for topic, ids in _topics(text, option, _PARTITIONS).items():
         if not isinstance(ids, list):
@@ -111,7 +111,7 @@ def parse_partitions(text: str, option: str = "assign") -> list[TopicPartition]:
 
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
-    """The JSON of these offsets as Spark writes it, sorted by topic and partition: a checkpoint's line."""
+    """Return the JSON of these offsets as Spark writes it, sorted by topic and partition: a checkpoint's line."""
     by_topic: dict[str, dict[str, int]] = {}
     for tp in in_order(offsets):
         by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
@@ -119,12 +119,12 @@ def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def in_order(tps: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """By topic, then by number: what plans, checkpoints and messages show."""
+    """Return partitions by topic, then by number, as plans, checkpoints and messages show them."""
     return sorted(tps, key=lambda tp: (tp.topic, rank(tp.partition)))
 
 
 def rank(partition: PartitionId) -> tuple[int, int]:
-    """Sorts partitions of either generation by number."""
+    """Return a sort key for partitions of either generation, by number."""
     return (partition.broker, partition.index) if isinstance(partition, BrokerPartition) else (0, partition)
 
 
@@ -139,7 +139,7 @@ def _topics(text: str, option: str, example: str) -> dict[str, object]:
 
 
 def _once(pairs: list[tuple[str, object]], option: str) -> dict[str, object]:
-    """An object of JSON.  A name given twice would silently count once."""
+    """Return a JSON object; raise for a duplicate name, which would silently count once."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

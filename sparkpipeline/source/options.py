@@ -1,4 +1,4 @@
-"""The options of format("kafka08"): Spark's own names and rules, the old clients' names, and a few of ours.
+"""Options of format("kafka08"): Spark's own names and rules, the old clients' names, and a few of ours.
 
 One table: a field holds key, default, unit and meaning; reading, checking and docs/spark-options.md come from it.
 Names are taken in any case, as Spark takes them; beside the table stand those that are refused or mean nothing here.
@@ -96,7 +96,7 @@ _DELAY_MS = {"us": 0.001, "ms": 1, "s": 1000, "m": 60000, "min": 60000, "h": 360
 
 
 def any_text_type(raw: object) -> str:
-    """Also an empty one, about which there is a better sentence later."""
+    """Convert text, also an empty one, for which a later check has a better message."""
     return str(raw).strip()
 
 
@@ -116,7 +116,7 @@ def counts_type(raw: object) -> tuple[int, ...]:
 
 
 def delay_type(raw: object) -> int:
-    """A time as Spark writes it, in ms: 15m, 90s, or a number of ms."""
+    """Convert a time as Spark writes it, in ms: 15m, 90s, or a number of ms."""
     found = re.fullmatch(r"([0-9]{1,12})(us|ms|s|m|min|h|d)?", str(raw).strip().lower())
     if found is None:
         raise ValueError("a whole number with us, ms, s, m, min, h or d behind it, such as 15m")
@@ -386,8 +386,8 @@ class SourceOptions(KafkaSecurityOptions):
 
     @property
     def for_tasks(self) -> Self:
-        """The same without passwords: what is pickled for tasks, which never ask ZooKeeper.  Those for brokers are in
-        the access that tasks get."""
+        """Return the options without passwords, to be pickled for tasks, which never use ZooKeeper.  Those for brokers
+        are in the access that tasks get."""
         return replace(
             self,
             zookeeper_auth=None,
@@ -399,7 +399,7 @@ class SourceOptions(KafkaSecurityOptions):
 
     @property
     def by_broker(self) -> bool:
-        """Whether partitions belong to brokers, so that a row has to name both."""
+        """True if partitions belong to brokers, so that a row has to name both."""
         return self.protocol != AUTO and dialect(self.protocol).partitions_by_broker
 
     @property
@@ -638,7 +638,7 @@ def _bound(read: Callable[[], Bound]) -> Bound | None:
 
 
 def without_passwords(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as a user gives them, but those that only the driver may see.  Names in any case."""
+    """Return options as a user gives them, without those that only the driver may see.  Names in any case."""
     secret = {name.lower() for spec in specs(SourceOptions).values() if spec.secret for name in (spec.key, *spec.old)}
     return {name: value for name, value in options.items() if name.lower() not in secret}
 

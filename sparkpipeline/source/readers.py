@@ -1,4 +1,4 @@
-"""What Spark asks format("kafka08") for rows: a batch, a batch by an exact plan, a stream.
+"""Readers of format("kafka08") for Spark: a batch, a batch by an exact plan, a stream.
 
 Readers hold values only: they are pickled into every task.  A batch is planned once, on the driver.  Spark keeps one
 stream reader in a process of the driver for as long as the query runs; what tasks read with is another one, made for
@@ -38,7 +38,7 @@ Json = dict[str, dict[str, int]]
 
 
 class Kafka08Reader(DataSourceReader):
-    """Holds values only: it is pickled into every task."""
+    """Reader of a batch.  It holds only values, because it is pickled into every task."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self.options = options
@@ -49,19 +49,19 @@ class Kafka08Reader(DataSourceReader):
 
     @staticmethod
     def of(options: Mapping[str, str], schema: StructType) -> Kafka08Reader:
-        """Raises OptionRefused."""
+        """Make a reader.  Raises OptionRefused."""
         known = checked_options(options, streaming=False)
         ranges_given = known.offset_ranges is not None
         return Kafka08Reader(known, columns_of(schema, known.include_headers, ranges_given, known.by_broker))
 
     @coded
     def partitions(self) -> list[RangesPartition]:
-        """Asked once for each DataFrame that is loaded: what is made of it all reads the same ranges."""
+        """Return the tasks.  Called once for each loaded DataFrame, so all queries on it read the same ranges."""
         with brokers_of(self.options, access_of(self.options)) as brokers:
             return partitions_of(self._ranges(brokers), self.options, brokers)
 
     def _ranges(self, brokers: Brokers) -> Sequence[OffsetRange]:
-        """Spark pickles this object and its partitions, so that nothing found here stays in it."""
+        """Return the ranges without storing anything here: Spark pickles this object and its partitions."""
         if self.options.offset_ranges is not None:
             return self.options.offset_ranges
         from sparkpipeline.source.resolver import resolve_batch
@@ -75,7 +75,7 @@ class Kafka08Reader(DataSourceReader):
 
 
 class PlannedReader(DataSourceReader):
-    """Reads an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
+    """Reader of an ExactPlan.  Pickled into every task, without the ranges: each task has its own in its partition."""
 
     def __init__(self, plan: ExactPlan) -> None:
         self.plan = plan
@@ -85,7 +85,7 @@ class PlannedReader(DataSourceReader):
 
     @coded
     def partitions(self) -> list[RangesPartition]:
-        """Task by task as planned, empty ranges too.  Raises NoLeader, UnknownPartition, Unreachable."""
+        """Return the tasks as planned, including empty ranges.  Raises NoLeader, UnknownPartition, Unreachable."""
         plan, now_ms = self.plan, time.time_ns() // 1_000_000
         with Brokers(plan.access) as brokers:
             leaders = brokers.leaders({rng.tp for task in plan.tasks for rng in task if rng.count > 0})
@@ -96,15 +96,15 @@ class PlannedReader(DataSourceReader):
 
     @coded
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+        """Yield the record batches of a task; nothing for the partition that Spark adds to an empty plan."""
         return read_ranges_of(partition, lambda _: self.plan.read)
 
 
 # ---- streams ---------------------------------------------------------------------------------------------------------
 
-# What Spark's streaming engine asks a source with: limits of a read, and the mark of AvailableNow.  Spark 4.2 brought
-# them.  Before it a source is asked for all there is, each time: the same names stand for that here, so that the source
-# can still be imported, and ADMISSION says which it is.
+# Types of Spark's streaming engine for limits of a read and for AvailableNow, which Spark 4.2 introduced.  Earlier
+# versions always request all messages: stubs with the same names let the source be imported there, and ADMISSION tells
+# which it is.
 try:
     from pyspark.sql.streaming.datasource import (
         ReadAllAvailable,
@@ -120,39 +120,39 @@ except ImportError:
     ADMISSION = False
 
     class ReadLimit:  # type: ignore[no-redef]
-        """How much a micro-batch may read."""
+        """Limit of a micro-batch."""
 
     @dataclass
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """All there is."""
+        """No limit."""
 
     @dataclass
     class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
-        """Nothing before there is so much."""
+        """Minimum of rows."""
 
         min_rows: int
 
     @dataclass
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """At most so much."""
+        """Maximum of rows."""
 
         max_rows: int
 
     @dataclass
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """At most so much."""
+        """Maximum of bytes."""
 
         max_bytes: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Nobody asks for it."""
+        """Marker, unused in this version of Spark."""
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Holds values only until it is first asked something: it is pickled for the tasks."""
+    """Reader of a stream.  It holds only values until its first call, because it is pickled for the tasks."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        """Raises OptionRefused."""
+        """Check the options.  Raises OptionRefused."""
         self.options = checked_options(options, streaming=True)
         self.columns = columns_of(schema, self.options.include_headers, False, self.options.by_broker)
         self._batches: MicroBatches | None = None
@@ -167,7 +167,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _json(self._micro_batches().start())
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The limit that the progress of a query shows; latestOffset keeps to all limits of the options."""
+        """Return the limit that the progress of a query shows; latestOffset keeps to all limits of the options."""
         options = self.options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)
@@ -179,13 +179,13 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @coded
     def latestOffset(self, start: Json | None = None, limit: ReadLimit | None = None) -> Json:
-        """Where the batch that begins at `start` ends; `start` itself when there is nothing for a batch."""
+        """Return the end of the batch that begins at `start`; `start` itself if there is nothing for a batch."""
         begin = self._micro_batches().start() if start is None else _offsets(start)
         everything = limit is None or isinstance(limit, ReadAllAvailable)
         return _json(self._micro_batches().ends(begin, everything))
 
     def reportLatestOffset(self) -> Json | None:
-        """The ends of the logs as they were last seen: what a query's progress calls latestOffset."""
+        """Return the ends of the logs as they were last seen: what a query's progress calls latestOffset."""
         latest = self._batches.latest if self._batches is not None else None
         return None if latest is None else _json(latest)
 
@@ -205,7 +205,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self.options, self.columns)
 
     def commit(self, end: Json) -> None:
-        """Nothing: it comes when the next batch is built, and not at all for the last one of AvailableNow."""
+        """Do nothing: it is called when the next batch is built, and never for the last one of AvailableNow."""
 
     def stop(self) -> None:
         if self._batches is not None:

@@ -1,4 +1,4 @@
-"""From bounds to offsets: where each partition of a query begins and ends now.
+"""Resolution of bounds to offsets: where each partition of a query begins and ends now.
 
 Asks brokers (one request a leader) and decides nothing about tasks.  The rules are those of Spark's kafka format; a
 group's offsets and the clamping without failOnDataLoss are ours.
@@ -29,12 +29,12 @@ At = Mapping[TopicPartition, int]
 
 
 def subscribed(options: SourceOptions, brokers: Brokers) -> list[TopicPartition]:
-    """What the query reads, as the cluster is now.  Raises UnknownPartition."""
+    """Return the partitions that the query reads now.  Raises UnknownPartition."""
     return options.subscription.partitions(brokers.view(refresh=True))
 
 
 def resolve_batch(options: SourceOptions, brokers: Brokers, positions: GroupOffsets) -> Resolved:
-    """The ranges of a batch, by topic and partition; empty ones too.
+    """Return the ranges of a batch, by topic and partition, including empty ones.
 
     Raises OptionRefused, UnknownPartition, NoLeader, Unreachable, NoTimestamp, OffsetOutOfRange, DataLoss.
     """
@@ -54,7 +54,7 @@ def resolve_batch(options: SourceOptions, brokers: Brokers, positions: GroupOffs
 def resolve_start(
     options: SourceOptions, brokers: Brokers, positions: GroupOffsets, default: Bound = Fixed.LATEST
 ) -> dict[TopicPartition, int]:
-    """Where a stream begins: a number for each partition that is there now.  Raises as resolve_batch."""
+    """Return where a stream begins: a number for each existing partition.  Raises the exceptions of resolve_batch."""
     tps = subscribed(options, brokers)
     if not tps:
         return {}
@@ -70,7 +70,7 @@ def resolve_start(
 def _begin(
     options: SourceOptions, bound: Bound, brokers: Brokers, tps: Sequence[TopicPartition], positions: GroupOffsets
 ) -> dict[TopicPartition, int]:
-    """An offset, EARLIEST or LATEST for each."""
+    """Return an offset, EARLIEST or LATEST for each partition."""
     match bound:
         case Fixed.GROUP:
             return _of_group(options, positions(tps), tps)
@@ -101,7 +101,8 @@ def _times(bound: Times | Time, tps: Sequence[TopicPartition], option: str) -> d
 
 
 def _same(named: At, tps: Sequence[TopicPartition], option: str) -> None:
-    """Spark's rule: one partition named, all named.  A forgotten one would be read from an arbitrary offset."""
+    """Check Spark's rule: if one partition is named, all must be.  A forgotten one would be read from an arbitrary
+    offset."""
     missing, extra = in_order(set(tps) - named.keys()), in_order(named.keys() - set(tps))
     if missing:
         raise OptionRefused(
@@ -121,7 +122,7 @@ def _list(tps: Sequence[TopicPartition]) -> str:
 def _of_group(
     options: SourceOptions, at: Mapping[TopicPartition, int | None], tps: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """The offsets that the group has committed; the earliest where it has none, so that nothing is skipped."""
+    """Return the group's committed offsets; the earliest if it has none, so that nothing is skipped."""
     without = [tp for tp in tps if at.get(tp) is None]
     if len(without) == len(tps):
         raise Refused(
@@ -142,7 +143,7 @@ def _numbers(at: At, first: At, last: At) -> dict[TopicPartition, int]:
 def _checked(
     tp: TopicPartition, begin: int, finish: int, *, first: int, last: int, strict: bool
 ) -> tuple[TopicPartition, int, int]:
-    """The range as it can be read now.  A range that cannot is refused before any task begins."""
+    """Return the range as it can be read now.  Raises before any task begins if it cannot be read."""
     if first <= begin <= finish <= last:
         return tp, begin, finish
     if begin > finish and begin <= last:
@@ -184,10 +185,10 @@ def _not_there(tp: TopicPartition, requested: int, first: int, last: int) -> Off
 
 
 def starts_at(brokers: Brokers, times: At, no_match: str) -> dict[TopicPartition, int]:
-    """The first offset of each time (ms since 1970 UTC) or later.
+    """Return the first offset of each time (ms since 1970 UTC) or later.
 
-    no_match  "error", or "latest": what a time does that is behind the last message; LATEST then
-    Raises NoTimestamp, and what Brokers raises.
+    no_match: what a time after the last message gives: "error", or "latest" for LATEST.
+    Raises NoTimestamp, and the exceptions of Brokers.
     """
     found: dict[TopicPartition, int] = {}
     for tp, offset in offsets_at(brokers, times).items():
@@ -203,12 +204,12 @@ def starts_at(brokers: Brokers, times: At, no_match: str) -> dict[TopicPartition
 
 
 def ends_at(brokers: Brokers, times: At) -> dict[TopicPartition, int]:
-    """The offset behind the last message before each time; LATEST where all are before it."""
+    """Return the offset after the last message before each time; LATEST if all are before it."""
     return {tp: LATEST if at is None else at for tp, at in offsets_at(brokers, times).items()}
 
 
 def offsets_at(brokers: Brokers, times: At) -> dict[TopicPartition, int | None]:
-    """The first offset of each time or later, as exactly as these brokers allow; None where there is none."""
+    """Return the first offset of each time or later, as exactly as these brokers allow; None if there is none."""
     found = brokers.at_time(times)
     if not _can_be_refined(brokers):
         return found
@@ -222,5 +223,6 @@ def _refined(brokers: Brokers, tp: TopicPartition, at: int, time_ms: int, until:
 
 
 def _can_be_refined(brokers: Brokers) -> bool:
-    """Messages carry timestamps and the brokers do not look them up: 0.10.0.  Elsewhere reading on finds nothing."""
+    """True if messages have timestamps and the brokers cannot look them up (0.10.0): only then reading forward
+    helps."""
     return brokers.dialect.magic >= 1 and brokers.dialect.speaks(apis.LIST_OFFSETS.key) < 1

@@ -1,7 +1,7 @@
-"""The columns of a topic: exactly those of Spark's own `kafka` format, all nullable.
+"""Columns of a topic: exactly those of Spark's own `kafka` format, all nullable.
 
-A user may ask for fewer of them, in any order (`.schema("value binary, offset bigint")`): what is not asked for is not
-carried to the JVM.  With offsetRanges more may be asked for, which the loader counts with.
+A user may ask for fewer of them, in any order (`.schema("value binary, offset bigint")`): other columns are not sent to
+the JVM. With offsetRanges there are more columns, which the loader uses for counting.
 
 Kafka 0.7, whose partitions belong to brokers and whose offsets are the bytes at which entries begin, has two more:
 broker, which tells partition 0 of one broker from that of another, and innerIndex, which tells the messages of one
@@ -52,7 +52,7 @@ def struct_type(columns: str | Mapping[str, str]) -> StructType:
 
 
 def columns_by_default(include_headers: bool, by_broker: bool) -> dict[str, str]:
-    """Their types, by name."""
+    """Return the default columns' types, by name."""
     return {**COLUMNS, **(BY_BROKER if by_broker else {}), **(HEADERS if include_headers else {})}
 
 
@@ -75,7 +75,7 @@ def counted(by_broker: bool, transactions: bool = False, damaged: bool = False) 
 def columns_of(
     schema: StructType, include_headers: bool, ranges_given: bool, by_broker: bool = False
 ) -> tuple[str, ...]:
-    """The columns that a query reads, in its order.  Raises OptionRefused where they are not columns of ours."""
+    """Return the columns that a query reads, in its order.  Raises OptionRefused for unknown columns."""
     known = {**columns_by_default(include_headers, by_broker), **(counted(by_broker) if ranges_given else {})}
     for field in schema.fields:
         _check(field.name, field.dataType.simpleString(), field.nullable, known)

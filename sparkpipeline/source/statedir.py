@@ -1,9 +1,9 @@
-"""Where a stream began, kept for the times Spark asks again.
+"""First offsets of a stream, kept because Spark asks for them repeatedly.
 
 Spark asks a Python source for its first offsets twice for the first batch, and after a restart until that batch is
-committed; it keeps no answer.  A start that moves (latest, a time, a group's position) would then skip what came in
-between.  So the first answer is written to a file before it is given, exclusively and whole, and is the answer from
-then on, whichever driver asks:
+committed; it keeps no answer.  A start that moves (latest, a time, a group's offset) would then skip messages in
+between.  So the first answer is written to a file, exclusively and atomically, and used for all later calls of any
+driver:
 
     <stateDir>/start.json   {"version":1,"subscription":"t","start":"latest","at_ms":..,"offsets":{"t":{"0":23}}}
 """
@@ -30,7 +30,7 @@ VERSION = 1
 def first_start(
     state_dir: str, subscription: str, start: str, resolve: Callable[[], Mapping[TopicPartition, int]]
 ) -> dict[TopicPartition, int]:
-    """The offsets a stream began at: what the folder holds, else what resolve() says, which it holds from then on.
+    """Return the first offsets of a stream: those in the folder, else the result of resolve(), which is stored there.
 
     state_dir: an absolute path of this machine, or a `file:` URI.  subscription, start: the options in words.  Raises
     Refused where the folder belongs to another stream or holds what makes no sense, OptionRefused, StorageFailed.
@@ -70,8 +70,8 @@ def _read(path: str, data: bytes, subscription: str) -> dict[TopicPartition, int
         ) from None
     if theirs != subscription:
         raise Refused(
-            f"says where a stream over {theirs} began, and this one reads {subscription}: give each stream a stateDir"
-            " of its own, or delete the file to begin again",
+            f"says where a stream over {theirs} began, and this one reads {subscription}: give each stream its own "
+            "stateDir, or delete the file to begin again",
             file=path,
         )
     log.warning(

@@ -1,4 +1,4 @@
-"""Which partitions a query reads: assign, subscribe or subscribePattern, as Spark's kafka format has them.  Pure."""
+"""Subscription of a query: assign, subscribe or subscribePattern, as in Spark's kafka format.  Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Subscription:
 
     @staticmethod
     def of(assign: str | None, subscribe: str | None, pattern: str | None) -> Subscription:
-        """From the options' texts.  Raises OptionRefused for none, several, or one that names nothing."""
+        """Return the subscription in the options.  Raises OptionRefused for none, several, or an empty one."""
         found = {"assign": assign, "subscribe": subscribe, "subscribePattern": pattern}
         named = {name: text for name, text in found.items() if text is not None}
         if len(named) != 1:
@@ -44,7 +44,7 @@ class Subscription:
         return Subscription(pattern=_pattern(pattern))
 
     def partitions(self, view: ClusterView) -> list[TopicPartition]:
-        """What there is of it now, sorted.  Raises UnknownPartition where something that is named is not there."""
+        """Return its existing partitions, sorted.  Raises UnknownPartition if a named one does not exist."""
         if self.assigned:
             return _there(self.assigned, view)
         names = self.topics if self.pattern is None else self._matching(view)
@@ -52,7 +52,7 @@ class Subscription:
         return in_order(found)
 
     def covers(self, tp: TopicPartition) -> bool:
-        """Whether it would be read, were it there."""
+        """True if it would be read if it existed."""
         if self.assigned:
             return tp in self.assigned
         return self._chooses(tp.topic) if self.pattern is not None else tp.topic in self.topics
@@ -73,14 +73,14 @@ class Subscription:
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     found = tuple(parse_partitions(text, "assign"))
     if not found:
-        raise OptionRefused(f"names no partition: {text!r}", option="assign")
+        raise OptionRefused(f"has no partition: {text!r}", option="assign")
     return found
 
 
 def _topics(text: str) -> tuple[str, ...]:
     names = dict.fromkeys(name for name in (part.strip() for part in text.split(",")) if name)
     if not names:
-        raise OptionRefused(f"names no topic: {text!r}", option="subscribe")
+        raise OptionRefused(f"has no topic: {text!r}", option="subscribe")
     return tuple(names)
 
 
@@ -110,5 +110,5 @@ def _of(topic: str, view: ClusterView) -> Collection[PartitionId]:
     if found is not None and not found:
         raise NoLeader("no broker that has it is registered now: are they down?", topic=topic)
     if not found:
-        raise UnknownPartition("the cluster has no such topic", topic=topic)
+        raise UnknownPartition("the cluster does not have the topic", topic=topic)
     return found

@@ -1,4 +1,4 @@
-"""Which task reads what.  Pure: ranges and estimated sizes in, tasks out.
+"""Division of ranges among tasks.  Pure: ranges and estimated sizes in, tasks out.
 
 First ranges are cut, as Spark's kafka format cuts them (minPartitions, maxRecordsPerPartition) and by bytes
 (maxBytesPerPartition); then small ones are packed: a task costs some 50 ms before it reads anything, which 1,000 small
@@ -14,17 +14,17 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.ranges import OffsetRange, in_parts, packed
 from sparkpipeline.source.offsets import rank
 
-AVERAGE_BYTES = 1024.0  # of a message, where nothing is known
+AVERAGE_BYTES = 1024.0  # of a message, if nothing is known
 PACK_BYTES = 64 << 20  # some 2 s of reading: what a task costs by itself is then a few percent
 LEAST_BYTES = 4 << 20  # less is not worth a task of its own, also where a core is idle
 
-Task = tuple[OffsetRange, ...]  # what one task reads, in this order
+Task = tuple[OffsetRange, ...]  # ranges of one task, in order
 Sizes = Mapping[TopicPartition, float]  # average bytes of a message
 _NO_SIZES: Sizes = MappingProxyType({})
 
 
 def _as_cut(pieces: Sequence[OffsetRange]) -> Sequence[OffsetRange]:
-    """Where every offset is a message's, a range may be cut anywhere."""
+    """Return the pieces unchanged: if offsets count messages, a range may be cut anywhere."""
     return pieces
 
 
@@ -39,7 +39,7 @@ def plan(
     sizes: Sizes = _NO_SIZES,
     aligned: Callable[[Sequence[OffsetRange]], Sequence[OffsetRange]] = _as_cut,
 ) -> list[Task]:
-    """The tasks; empty ranges get none.
+    """Return the tasks; empty ranges get none.
 
     min_partitions  at least about so many, as far as there are offsets
     max_records     most offsets of a task
@@ -64,7 +64,8 @@ def plan(
 def divided(
     ranges: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None = None
 ) -> list[OffsetRange]:
-    """As Spark's KafkaOffsetRangeCalculator cuts: by max_records, then in proportion until there are min_partitions.
+    """Cut ranges as Spark's KafkaOffsetRangeCalculator does: by max_records, then in proportion until there are
+    min_partitions.
 
     Empty ranges go; a range whose share rounds to one stays whole; the last piece takes the rounding rest.
     """
@@ -82,7 +83,7 @@ def divided(
 
 
 def _share(rng: OffsetRange, total: int, parts: int) -> int:
-    """How many of the parts are this range's, of `total` offsets.  Rounded as Java rounds: a half goes up."""
+    """Return this range's share of the parts, of `total` offsets.  Rounded as in Java: a half goes up."""
     return max(int(rng.count / total * parts + 0.5), 1)
 
 
@@ -95,14 +96,14 @@ def _within(ranges: Sequence[OffsetRange], max_bytes: int | None, sizes: Sizes) 
 
 
 def _bytes(rng: OffsetRange, sizes: Sizes) -> int:
-    """At least 1, so that there is something to compare."""
+    """Return the bytes of a range, at least 1, so that ranges can be compared."""
     return max(int(rng.count * sizes.get(rng.tp, AVERAGE_BYTES)), 1)
 
 
 def _shared(
     pieces: Sequence[OffsetRange], sizes: Sizes, *, max_bytes: int, max_records: int | None, min_tasks: int, cores: int
 ) -> list[Task]:
-    """Small pieces share tasks of up to `max_bytes` bytes; the others have one each.
+    """Return tasks in which small pieces share up to `max_bytes` bytes; the others have one each.
 
     Worst fit decreasing: the largest piece left goes where least is.  The largest task comes first, so that no task
     begins late and lasts long; the pieces of a task are in order.
@@ -123,7 +124,8 @@ def _shared(
 
 
 def _tasks(size: int, most: int, least: int, idle: int) -> int:
-    """How many for so many bytes of small pieces; an idle core has one where LEAST_BYTES are left for it."""
+    """Return the number of tasks for small pieces of `size` bytes; an idle core gets one if LEAST_BYTES are left for
+    it."""
     return max(-(-size // most), least, min(idle, -(-size // LEAST_BYTES)), 1)
 
 

@@ -1,7 +1,7 @@
-"""The tasks of a query: ranges cut and packed as options say, each with what the driver found out for it.
+"""Tasks of a query: ranges cut and packed by the options, with facts found by the driver.
 
-taskplan.py decides.  What it needs is found out here: leaders, places where ranges of bytes can be cut, and how large
-messages are on average, by a small fetch for each topic.
+taskplan.py decides.  This module finds its input: leaders, places where ranges of bytes can be cut, and average message
+sizes, by a small fetch for each topic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OVERHEAD = 26  # of an entry in format v0
 
 
 class RangesPartition(InputPartition):
-    """What one task reads, and what the driver found out for it.
+    """Input of one task, with facts found by the driver.
 
     ranges        read in this order
     access        the cluster, its release known: also where the driver had it from ZooKeeper
@@ -51,7 +51,7 @@ class RangesPartition(InputPartition):
 
 
 def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers: Brokers) -> list[RangesPartition]:
-    """The tasks that read these ranges: cut and packed as the options say.  Also a stream's.
+    """Return the tasks for these ranges of a batch or stream, cut and packed by the options.
 
     Raises NoLeader, UnknownPartition, Unreachable.
     """
@@ -78,7 +78,8 @@ def partitions_of(ranges: Sequence[OffsetRange], options: SourceOptions, brokers
 
 
 def _sizes_matter(ranges: Sequence[OffsetRange], limits: Limits) -> bool:
-    """So little that it is one task anyway is not worth a fetch; a stream's batches are often that small."""
+    """True if sizes matter: ranges that fit into one task anyway, as in many batches of a stream, are not worth a
+    fetch."""
     much = sum(rng.count for rng in ranges) * AVERAGE_BYTES > LEAST_BYTES
     return limits.max_bytes is not None or (limits.pack_bytes > 0 and len(ranges) > 1 and much)
 
@@ -89,21 +90,21 @@ def _as_told(
     leaders: Mapping[TopicPartition, Broker],
     access: ClusterAccess,
 ) -> list[RangesPartition]:
-    """Task by task as rangesPerTask says, empty ranges too: its user counts by task numbers."""
+    """Return tasks by rangesPerTask, including empty ranges, since its user counts by task numbers."""
     led = iter(replace(rng, leader=leaders.get(rng.tp)) for rng in ranges)
     now_ms = time.time_ns() // 1_000_000
     return [RangesPartition(list(islice(led, count)), access, now_ms) for count in counts]
 
 
 def read_partition(partition: InputPartition, options: SourceOptions, columns: tuple[str, ...]) -> Iterator[Any]:
-    """The record batches of a task; nothing for the partition that Spark makes up where a plan is empty."""
+    """Yield the record batches of a task; nothing for the partition that Spark adds to an empty plan."""
     yield from read_ranges_of(partition, lambda ranges: read_options(options, columns, ranges.plan_time_ms))
 
 
 def read_ranges_of(partition: InputPartition, options_of: Callable[[RangesPartition], ReadOptions]) -> Iterator[Any]:
-    """The same with the options that a partition is read with."""
+    """Yield the record batches of a task, read with the options that options_of returns."""
     if isinstance(partition, RangesPartition):
-        from sparkpipeline.reading.arrow import read_ranges  # here: the driver's planner needs none of it
+        from sparkpipeline.reading.arrow import read_ranges  # imported here: the driver's planner does not need it
 
         if TaskContext.get() is not None:
             _WORKER.begin_task()
@@ -111,13 +112,13 @@ def read_ranges_of(partition: InputPartition, options_of: Callable[[RangesPartit
 
 
 class _Worker:
-    """This process, where it is one of Spark's workers, which run task after task."""
+    """State of this process as one of Spark's workers, which run task after task."""
 
     def __init__(self) -> None:
         self._frozen: bool | None = None  # with the compiled kernels, or without
 
     def begin_task(self) -> None:
-        """Keep what is imported out of the garbage collector's sight: once, and again when the kernels are loaded.
+        """Freeze imported objects for the garbage collector: once, and again when the kernels are loaded.
 
         PySpark collects garbage after each task, and looked at all of numba, pyarrow and pyspark (135,000 objects) each
         time: half of what a small task costs."""
@@ -134,7 +135,7 @@ _WORKER = _Worker()
 
 
 def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[TopicPartition, float]:
-    """Average bytes of an offset by partition: the first messages of each topic's largest range, opened.
+    """Return the average bytes per offset by partition, from the first messages of each topic's largest range.
 
     Where offsets are bytes there is nothing to measure.  Never raises: the task that reads a partition reports what is
     wrong with it.
@@ -153,7 +154,7 @@ def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[T
 
 
 def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
-    """None where nothing can be read."""
+    """Return the average size; None if nothing can be read."""
     from sparkpipeline.reading.fetcher import read_sets  # threads and links: only where something is measured
 
     first = OffsetRange(rng.topic, rng.partition, rng.start, rng.start + 1, rng.leader)
@@ -168,7 +169,7 @@ def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
 
 
 def _average(message_set: MessageSet) -> float | None:
-    """Gaps count as offsets: ranges are measured in offsets, too."""
+    """Return the average bytes per offset.  Gaps count as offsets, because ranges are measured in offsets, too."""
     columns = next(filter(len, message_set.pieces(False)), None)  # the first are enough: a set may open to gigabytes
     if columns is None:
         return None

@@ -1,1 +1,1 @@
-"""An acyclic graph of restartable stages behind a load."""
+"""Acyclic graph of restartable stages after a load."""

@@ -1,4 +1,4 @@
-"""What a stage has taken of its inputs, and what it has to take next.  Pure: numbers and names of files.
+"""Batch mode: input that a stage has processed, and its next input.  Pure: numbers and names of files.
 
 An input is a ledger: batches that add files and supersede files.  A batch of kind "compact" holds the same rows in
 other files.  A stage's own batches (Past) name the files that each took.  From these two:
@@ -20,7 +20,7 @@ COMPACT = "compact"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One published batch of an input: final paths that it added, and that it took away."""
+    """One published batch of an input: final paths that it added, and that it removed."""
 
     number: int
     kind: str
@@ -30,7 +30,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """One committed batch of the stage itself.  replaces: batches of it whose output this one took the place of."""
+    """One committed batch of the stage itself. replaces: batches of the stage whose output this one replaced."""
 
     number: int
     took: Mapping[str, frozenset[str]]  # by input
@@ -39,7 +39,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What the next batch of a stage takes.
+    """Input of the next batch of a stage.
 
     files     by input, sorted
     replaces  own batches in whose place it comes
@@ -54,7 +54,7 @@ class Step:
 
 
 def quick_step(moves: Mapping[str, Sequence[Batch]], max_batches: int | None = None) -> tuple[bool, Step | None]:
-    """Whether the batches behind what the stage has taken tell the next step by themselves, and that step.
+    """Return whether the batches after the processed ones determine the next step by themselves, and that step.
 
     They do while they only add files: then the thousands of batches before them need not be read."""
     if any(batch.supersedes for batches in moves.values() for batch in batches):
@@ -69,7 +69,7 @@ def quick_step(moves: Mapping[str, Sequence[Batch]], max_batches: int | None = N
 
 
 def live_pasts(pasts: Iterable[Past]) -> dict[int, Past]:
-    """The batches of a stage whose output stands."""
+    """Return the batches of a stage whose output is current."""
     live: dict[int, Past] = {}
     for past in pasts:
         live[past.number] = past
@@ -79,7 +79,7 @@ def live_pasts(pasts: Iterable[Past]) -> dict[int, Past]:
 
 
 class Lineage:
-    """The files of an input through supersedings and compactions.  live: final path -> number of its batch."""
+    """Files of an input through supersedings and compactions.  live: final path -> number of its batch."""
 
     def __init__(self, batches: Iterable[Batch]) -> None:
         self.live: dict[str, int] = {}
@@ -100,26 +100,26 @@ class Lineage:
             self._parents.update(dict.fromkeys(new[where], old[where]))
 
     def intact(self, path: str) -> bool:
-        """Are all its rows still there, in itself or in what it was compacted to?"""
+        """True if all its rows still exist, in it or in the files it was compacted to."""
         if path in self.live:
             return True
         return path in self._heirs and all(self.intact(heir) for heir in self._heirs[path])
 
     def covered(self, path: str, taken: frozenset[str]) -> bool:
-        """Does it hold nothing but rows of files in `taken`?"""
+        """True if it only has rows of files in `taken`."""
         if path in taken:
             return True
         return path in self._parents and all(self.covered(parent, taken) for parent in self._parents[path])
 
     def ancestors(self, path: str) -> set[str]:
-        """The files whose rows it may hold, itself left out."""
+        """Return the other files whose rows it may have."""
         found: set[str] = set()
         for parent in self._parents.get(path, ()):
             found |= {parent} | self.ancestors(parent)
         return found
 
     def waiting(self, taken: frozenset[str]) -> list[str]:
-        """Live files that are not covered."""
+        """Return the live files that are not covered."""
         return [path for path in self.live if not self.covered(path, taken)]
 
 
@@ -137,7 +137,7 @@ def next_step(
     again: bool = False,
     max_batches: int | None = None,
 ) -> Step | None:
-    """What the stage has to take now; None when it is up to date.
+    """Return the stage's next input; None if it is up to date.
 
     again         everything, in place of all that it has written
     max_batches  of each input, the oldest first; all that waits when batches are replaced, because a reader must not
@@ -163,10 +163,10 @@ def next_step(
 
 
 def _spoilt(lineages: Mapping[str, Lineage], standing: Mapping[int, Past]) -> set[int]:
-    """Own batches whose output is no longer true.
+    """Return own batches whose output is outdated.
 
-    A file that has to be read again for one of them may, after a compaction, hold rows of others: these are read
-    again with it, and so on until nothing changes.
+    A file that has to be read again for one of them may, after a compaction, hold rows of others: these are read again
+    with it, and so on until nothing changes.
     """
     spoilt = {
         number
@@ -182,7 +182,7 @@ def _spoilt(lineages: Mapping[str, Lineage], standing: Mapping[int, Past]) -> se
 
 
 def _mixed(lineages: Mapping[str, Lineage], kept: Mapping[int, Past]) -> set[int]:
-    """Those of `kept` that took rows which are now in one file with rows that none of them took."""
+    """Return batches in `kept` whose rows were compacted into a file with rows that no kept batch has read."""
     found: set[int] = set()
     for name, lineage in lineages.items():
         for path in lineage.waiting(_taken(name, kept.values())):
@@ -196,6 +196,6 @@ def _taken(name: str, pasts: Iterable[Past]) -> frozenset[str]:
 
 
 def _fresh(name: str, lineage: Lineage, waiting: Iterable[str], standing: Iterable[Past]) -> tuple[int, ...]:
-    """Numbers of the batches that `waiting` files came in, without those that were taken before."""
+    """Return the numbers of the batches of `waiting` files, without those processed before."""
     ever = _taken(name, standing)
     return tuple(sorted({lineage.live[path] for path in waiting if path not in ever}))

@@ -1,4 +1,4 @@
-"""PIPELINE.yaml: loads and the stages behind them, checked before anything runs."""
+"""PIPELINE.yaml: loads and the stages after them, checked before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARQUET, TOPIC = "parquet", "kafka08"
 
 
 def _texts(raw: object) -> dict[str, str]:
-    """A mapping as Spark's options are: texts, and numbers and booleans as Spark spells them."""
+    """Convert a mapping to Spark's options: texts, and numbers and booleans in Spark's spelling."""
     if not isinstance(raw, dict):
         raise ValueError("a mapping of texts")
     return {str(key): str(value).lower() if isinstance(value, bool) else str(value) for key, value in raw.items()}
@@ -103,7 +103,7 @@ class Stage(Options):
     )
 
     def problems(self) -> Iterable[str]:
-        """What is wrong between its options."""
+        """Yield errors about combinations of its options."""
         said = [key for key, value in self.programs if value is not None]
         if len(said) != 1:
             given = f"it has {' and '.join(said)}" if said else "it has none"
@@ -158,7 +158,7 @@ class PipelineFile(Options):
     )
 
     def problems(self) -> Iterable[str]:
-        """What is wrong between its sections."""
+        """Yield errors about combinations of its sections."""
         for one in self.loads:
             if [one.config, one.base, one.job].count(None) != 2:
                 yield f"load '{one.name}' needs one of config, job and base"
@@ -191,16 +191,16 @@ class Pipeline:
         return next(one for one in self.file.stages if one.name == name)
 
     def path(self, relative: str) -> str:
-        """A path of the file, made absolute."""
+        """Return an absolute path for a path of the file."""
         return str(self.folder / relative)
 
     def base_of(self, stage: str) -> str:
-        """The folder of a stage's ledger."""
+        """Return the folder of a stage's ledger."""
         return f"{self.file.base.rstrip('/')}/stages/{stage}"
 
 
 def read_pipeline(path: str) -> Pipeline:
-    """A pipeline of its YAML.  Raises OptionRefused, saying all that is wrong."""
+    """Read a pipeline from its YAML. Raises OptionRefused with all errors."""
     where = Path(path)
     try:
         values = read_yaml(where)
@@ -216,7 +216,7 @@ def read_pipeline(path: str) -> Pipeline:
 
 
 def _config(one: LoadInput, folder: Path, where: str) -> LoadConfig | None:
-    """The job of a load that runs here.  Raises OptionRefused."""
+    """Return the job of a load that runs here.  Raises OptionRefused."""
     if one.config is not None:
         return read_config(folder / one.config)
     if one.job is None:
@@ -226,7 +226,7 @@ def _config(one: LoadInput, folder: Path, where: str) -> LoadConfig | None:
 
 
 def _sql(stage: Stage, folder: Path) -> str | None:
-    """Raises OptionRefused."""
+    """Return the query of a stage.  Raises OptionRefused."""
     if stage.sql_file is None:
         text = stage.sql
     else:

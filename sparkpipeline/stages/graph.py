@@ -1,4 +1,4 @@
-"""The graph of a pipeline: loads and the stages behind them.  Pure: names and edges, no files, no Spark.
+"""Graph of a pipeline: loads and the stages after them.  Pure: names and edges, no files, no Spark.
 
 orders (load) ----> lines --+--> counts         a node runs after everything it reads;
 customers (load) ---^       +--> republished    one whose input failed waits, its siblings do not
@@ -18,7 +18,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A load or a stage.
+    """Load or stage.
 
     inputs   what it consumes, batch by batch        lookups  what it reads whole, as it stands
     files    False: it writes to a topic, and nothing can read from it here
@@ -43,7 +43,7 @@ class Graph:
 
     @classmethod
     def of(cls, nodes: Sequence[Node]) -> Graph:
-        """Nodes without problems(), in order."""
+        """Return the graph of nodes without problems(), in order."""
         by_name = {node.name: node for node in nodes}
         placed: dict[str, Node] = {}
         while len(placed) < len(by_name):
@@ -61,7 +61,7 @@ class Graph:
         return next(node for node in self.nodes if node.name == name)
 
     def above(self, name: str) -> frozenset[str]:
-        """Everything that `name` reads, at any distance."""
+        """Return everything that `name` reads, at any distance."""
         reads = {node.name: node.reads for node in self.nodes}
         found: set[str] = set()
         waiting = list(reads[name])
@@ -73,12 +73,12 @@ class Graph:
         return frozenset(found)
 
     def below(self, name: str) -> frozenset[str]:
-        """Everything that reads `name`, at any distance."""
+        """Return everything that reads `name`, at any distance."""
         return frozenset(node.name for node in self.nodes if name in self.above(node.name))
 
 
 def problems(nodes: Sequence[Node]) -> list[str]:
-    """A sentence for every name used twice or no name, unknown input, input that is no input, and cycle."""
+    """Return an error for every duplicate or invalid name, unknown or unusable input, and cycle."""
     found = [*_names(nodes)]
     by_name = {node.name: node for node in nodes}
     for node in by_name.values():
@@ -89,7 +89,7 @@ def problems(nodes: Sequence[Node]) -> list[str]:
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """What follows a sentence about a name that is not known: the one that was meant, or all there are."""
+    """Return the end of an error about an unknown name: the nearest one, or all known ones."""
     return did_you_mean(name, known) or (f"; there are {', '.join(known)}" if known else "; there is none")
 
 
@@ -97,8 +97,8 @@ def _names(nodes: Sequence[Node]) -> Iterator[str]:
     seen: dict[str, Node] = {}
     for node in nodes:
         if NAME.fullmatch(node.name) is None:
-            yield f"{node.kind} name '{node.name}' is no name for SQL: letters, digits and _, and no digit first"
-        # SQL names know no case, and the folders of some file systems neither.
+            yield f"{node.kind} name '{node.name}' is not a SQL name: use letters, digits and _, a letter or _ first"
+        # SQL names and the folders of some file systems are not case-sensitive.
         other = seen.setdefault(node.name.lower(), node)
         if other is not node:
             yield f"the name '{node.name}' is given twice: to a {other.kind} ('{other.name}') and to a {node.kind}"
@@ -120,7 +120,7 @@ def _edges(node: Node, by_name: Mapping[str, Node]) -> Iterator[str]:
 
 
 def _cycle(by_name: Mapping[str, Node]) -> list[str]:
-    """A path that ends where it began, or nothing."""
+    """Return a cycle, or nothing."""
     done: set[str] = set()
 
     def visit(name: str, path: list[str]) -> list[str]:

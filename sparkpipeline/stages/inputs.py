@@ -1,4 +1,4 @@
-"""The inputs of a stage: ledgers of loads and of other stages, as far as they are published.  Reads, never writes.
+"""Inputs of a stage: published batches in the ledgers of loads and of other stages.  Reads, never writes.
 
 To Spark the files of a plan are one DataFrame, with the columns that their folders name.  Of a stage's files the
 manifest tells the columns; of a load's, the footers.  A load's folders (topic, date, hour) are texts, as they are
@@ -29,12 +29,12 @@ from sparkpipeline.stages.graph import LOAD
 
 
 class NotYet(Exception):
-    """An input that cannot be read now; the text says why.  No failure: the stage waits."""
+    """An input cannot be read now; the text says why.  This is not a failure: the stage waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class InputHead:
-    """Up to where an input may be read.  newest: its last batch; identity: of that batch's manifest; schema: as the
+    """Newest readable batch of an input.  newest: its last batch; identity: of that batch's manifest; schema: as the
     batch's facts tell it, None where they do not (loads); columns: of a load's files, as DDL; format: of its files."""
 
     newest: int
@@ -54,7 +54,7 @@ class StageInput:
     topics: frozenset[str] = frozenset()
 
     def head(self) -> InputHead:
-        """Raises NotYet while there is no batch, or one whose files are still on their way."""
+        """Return the newest batch.  Raises NotYet while there is no batch, or while its files are being moved."""
         state = self.ledger.state()
         if state.unpublished:
             raise NotYet(f"batch {state.unpublished[0].batch} of {self.name} is committed, and not published yet")
@@ -70,7 +70,7 @@ class StageInput:
         )
 
     def batches(self, since: int, until: int) -> list[Batch]:
-        """Those with since < number <= until."""
+        """Return the batches with since < number <= until."""
         found: list[Batch] = []
         for manifest in self.ledger.manifests(since):
             if manifest.batch > until:
@@ -81,7 +81,7 @@ class StageInput:
         return found
 
     def live(self, as_of: int) -> Mapping[str, LiveFile]:
-        """Final path -> file, after batch as_of."""
+        """Return final path -> file, after batch as_of."""
         live = self.ledger.live_files(as_of)
         return {path: file for path, file in live.items() if self._wants(path)} if self.topics else live
 
@@ -89,7 +89,7 @@ class StageInput:
         return not self.topics or folders(path).get("topic") in self.topics
 
     def is_still(self, batch: int, said: str) -> bool:
-        """Whether the ledger is the one that had this batch with this identity (0: before the first one)."""
+        """True if the ledger still has this batch with this identity (0: before the first one)."""
         if batch == 0:
             return True
         try:
@@ -99,7 +99,7 @@ class StageInput:
 
 
 def _columns(newest: Manifest) -> str | None:
-    """Columns of a load's files, as DDL; None: the files tell them.  Raises LedgerDamaged."""
+    """Return the columns of a load's files, as DDL; None: read them from the files.  Raises LedgerDamaged."""
     try:
         output = output_of(newest.facts)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
@@ -108,7 +108,8 @@ def _columns(newest: Manifest) -> str | None:
 
 
 def identity(manifest: Manifest) -> str:
-    """Tells a batch from one of the same number in a ledger that was deleted and begun again in the same folder."""
+    """Return an identity of a batch that differs from the same number in a ledger that was deleted and begun again in
+    the same folder."""
     return hashlib.sha256(manifest.text().encode()).hexdigest()[:16]
 
 
@@ -117,13 +118,13 @@ def identity(manifest: Manifest) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PipelineLedgers:
-    """Ledgers of a pipeline.  spark: where a base is no local folder."""
+    """Ledgers of a pipeline.  spark: needed if a base is not a local folder."""
 
     pipeline: Pipeline
     spark: Any | None
 
     def ledger(self, name: str) -> Ledger:
-        """Of a load or a stage.  Raises OptionRefused, and StorageFailed."""
+        """Return the ledger of a load or a stage.  Raises OptionRefused, and StorageFailed."""
         pipeline = self.pipeline
         if name in pipeline.configs:
             return open_ledger(pipeline.configs[name], self.spark)
@@ -132,7 +133,7 @@ class PipelineLedgers:
         return Ledger(open_files(base, self.spark), normal_base(base), trash_keep_s=keep_s)
 
     def base(self, name: str) -> str:
-        """The base folder of a node."""
+        """Return the base folder of a node."""
         pipeline = self.pipeline
         if pipeline.graph.node(name).kind != LOAD:
             return pipeline.base_of(name)
@@ -140,13 +141,13 @@ class PipelineLedgers:
         return config.base if config is not None else pipeline.load(name).base or ""
 
     def upstream(self, name: str, stage: Stage) -> StageInput:
-        """What a stage reads by this name."""
+        """Return the input of a stage by this name."""
         kind = self.pipeline.graph.node(name).kind
         return StageInput(name, kind, self.ledger(name), frozenset(stage.topics) if kind == LOAD else frozenset())
 
 
 def wants_spark(pipeline: Pipeline) -> bool:
-    """Whether some ledger of it is reached by Spark's Hadoop client only."""
+    """True if some ledger of it needs Spark's Hadoop client."""
     opened = PipelineLedgers(pipeline, None)
     return any(needs_spark(opened.base(node.name)) for node in pipeline.graph)
 
@@ -162,7 +163,7 @@ class Views:
     batch_column: str | None = None
 
     def frame(self, stage_input: StageInput, head: InputHead, paths: Sequence[str]) -> Any:
-        """The rows of final paths of one input.  Raises NotYet, Refused, and what Spark raises."""
+        """Return the rows of final paths of one input.  Raises NotYet, Refused, and Spark's exceptions."""
         schema = self._schema(stage_input, head)
         if not paths:
             return self._with_batch(stage_input, self.spark.createDataFrame([], schema), empty=True)
@@ -198,7 +199,7 @@ class Views:
 
 
 def _newest_file(stage_input: StageInput, head: InputHead) -> str:
-    """A file of the newest batch that has any.  Raises NotYet."""
+    """Return a file of the newest batch that has any.  Raises NotYet."""
     live = stage_input.live(head.newest)
     if not live:
         raise NotYet(f"{stage_input.name} has no rows yet, and nothing tells its columns")

@@ -1,8 +1,8 @@
-"""Mode `partition`: which partitions of a stage's output have to be computed again.  Pure: names of folders.
+"""Mode `partition`: finds the partitions of a stage's output that have to be computed again.  Pure: names of folders.
 
-A partition is a set of folders, `date=2026-01-31/hour=08`, named by the stage's partition columns.  One that no
-batch touched since the stage last looked is left alone; one that was touched is computed again from all live files of
-the inputs in it, and takes the place of what the stage wrote for it before.  With no columns there is one partition:
+A partition is a set of folders, `date=2026-01-31/hour=08`, named by the stage's partition columns.  One that no batch
+touched since the stage last looked is left alone; one that was touched is computed again from all live files of the
+inputs in it, and takes the place of what the stage wrote for it before.  With no columns there is one partition:
 everything.  Compaction touches nothing.
 """
 
@@ -19,7 +19,8 @@ Partition = tuple[str, ...]  # the folders' values, as they are spelled, in the 
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """partitions, sorted; files: those that they are computed from, by input; supersedes: the stage's own of them."""
+    """Recomputation. partitions, sorted; files: their source files, by input; supersedes: the stage's own files in
+    them."""
 
     partitions: tuple[Partition, ...]
     files: dict[str, tuple[str, ...]]
@@ -28,19 +29,20 @@ class Recompute:
 
 
 def partition_of(path: str, columns: Sequence[str]) -> Partition | None:
-    """Where a file belongs; None when its folders do not say (columns are matched without case, as in SQL)."""
+    """Return the partition of a file; None if its folders do not have the columns (columns are matched without case, as
+    in SQL)."""
     values = {column.lower(): value for column, value in folders(path).items()}
     found = [values.get(column.lower()) for column in columns]
     return None if None in found else tuple(value for value in found if value is not None)
 
 
 def shown(partition: Partition, columns: Sequence[str]) -> str:
-    """date=2026-01-31/hour=08"""
+    """Return date=2026-01-31/hour=08 for a partition."""
     return "/".join(f"{column}={value}" for column, value in zip(columns, partition, strict=True)) or "everything"
 
 
 def stranger(paths: Iterable[str], columns: Sequence[str]) -> str | None:
-    """The first file whose folders do not have the columns."""
+    """Return the first file whose folders do not have the columns."""
     return next((path for path in paths if partition_of(path, columns) is None), None)
 
 
@@ -52,7 +54,7 @@ def next_recompute(
     own: Iterable[str],
     again: bool = False,
 ) -> Recompute | None:
-    """What to compute now; None when nothing was touched.  Every file has the columns as folders: see stranger().
+    """Return what to compute now; None if nothing was touched.  Every file has the columns as folders: see stranger().
 
     moves  the batches of each input that the stage has not looked at
     live   the files of each input that stand now

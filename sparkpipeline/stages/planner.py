@@ -1,4 +1,5 @@
-"""What the next batch of a stage is, and whether an open plan can still be carried out.  Reads ledgers; no Spark.
+"""Planner of the next batch of a stage, with a check whether an open plan can still be executed.  Reads ledgers; no
+Spark.
 
 A StagePlan is `work` of the ledger's plan, and part of the manifest's facts:
 
@@ -39,7 +40,7 @@ Moves = Mapping[str, Sequence[Batch]]
 
 @dataclass(frozen=True, slots=True)
 class TakenInput:
-    """Of one input."""
+    """Processed state of one input."""
 
     through: int
     manifest: str
@@ -49,7 +50,7 @@ class TakenInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """Of one batch of a stage."""
+    """Plan of one batch of a stage."""
 
     stage: str
     mode: str
@@ -62,7 +63,7 @@ class StagePlan:
 
     @property
     def manner(self) -> str:
-        """What may not change from batch to batch, unless everything is written again."""
+        """Return the settings that may not change from batch to batch, unless everything is written again."""
         topics = f", topics {', '.join(self.topics)}" if self.topics else ""
         return f"in mode {self.mode} by {', '.join(self.partition_by) or 'no columns'}{topics}"
 
@@ -71,7 +72,7 @@ class StagePlan:
         return not any(taken.files for taken in self.inputs.values())
 
     def work(self) -> dict[str, Any]:
-        """For Plan.work and Manifest.facts."""
+        """Return it for Plan.work and Manifest.facts."""
         return {
             "stage": self.stage,
             "mode": self.mode,
@@ -85,7 +86,7 @@ class StagePlan:
 
     @classmethod
     def of(cls, work: Mapping[str, Any], where: str) -> StagePlan:
-        """Raises LedgerDamaged."""
+        """Parse it.  Raises LedgerDamaged."""
         try:
             return cls(
                 stage=str(work["stage"]),
@@ -119,7 +120,7 @@ def _read_row(row: Mapping[str, Any]) -> TakenInput:
 
 
 def past_of(manifest: Manifest) -> Past:
-    """What a committed batch of a stage took."""
+    """Return the input of a committed batch of a stage."""
     stage_plan = StagePlan.of(manifest.facts, f"batch {manifest.batch}")
     took = {name: frozenset(taken.files) for name, taken in stage_plan.inputs.items()}
     return Past(manifest.batch, took, stage_plan.replaces)
@@ -133,7 +134,7 @@ Found = tuple[StagePlan, tuple[str, ...]]  # and the own files that it supersede
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans of one stage.  inputs and lookups: by name, all of the stage's."""
+    """Planner of one stage.  inputs and lookups: by name, all of the stage's."""
 
     stage: Stage
     inputs: Mapping[str, StageInput]
@@ -141,7 +142,7 @@ class Planner:
 
     @classmethod
     def of(cls, ledgers: PipelineLedgers, name: str) -> Planner:
-        """Of a stage of these ledgers' pipeline."""
+        """Return the planner of a stage of these ledgers' pipeline."""
         stage = ledgers.pipeline.stage(name)
         return cls(
             stage,
@@ -150,10 +151,10 @@ class Planner:
         )
 
     def plan(self, ledger: Ledger, batch: int, again: bool = False) -> Plan | None:
-        """The next plan, or None when all is taken.
+        """Return the next plan, or None if all input is processed.
 
-        again: over everything, in place of all that the stage has written.  Raises NotYet, and Refused when the stage
-        or an input is not what it was when the stage last ran."""
+        again: over everything, in place of all that the stage has written.  Raises NotYet, and Refused if the stage or
+        an input has changed since the stage last ran."""
         heads = {name: one.head() for name, one in self._reads().items()}
         last = {} if again else self._last(ledger)
         moves = {
@@ -170,7 +171,7 @@ class Planner:
         return Plan(batch, kind, ledger.clock(), stage_plan.work(), supersedes)
 
     def stale(self, plan: Plan) -> str | None:
-        """Why an open plan cannot be carried out any more; None: it can.  Raises NotYet."""
+        """Return why an open plan cannot be executed any more; None: it can.  Raises NotYet."""
         stage_plan = StagePlan.of(plan.work, f"plan {plan.batch}")
         if stage_plan.manner != self._manner():
             return f"it was made to run {stage_plan.manner}, and now the stage runs {self._manner()}"
@@ -185,7 +186,7 @@ class Planner:
         return {**self.inputs, **self.lookups}
 
     def _last(self, ledger: Ledger) -> Mapping[str, TakenInput]:
-        """What the newest batch of the stage says of its inputs.  Raises Refused."""
+        """Return the inputs in the newest batch of the stage.  Raises Refused."""
         newest = ledger.state().newest
         if newest is None:
             return {}
@@ -208,8 +209,8 @@ class Planner:
         return stage_plan.inputs
 
     def _check_replaced(self, stage_plan: StagePlan) -> None:
-        """An input in the place of another may hold the same rows: one that was renamed holds nothing else.  Mode
-        batch would add them to what it wrote of the other.  Raises Refused."""
+        """Raise Refused for an input in place of another, which may be renamed and have the same rows: mode batch would
+        add them a second time."""
         gone, new = sorted(set(stage_plan.inputs) - set(self.inputs)), sorted(set(self.inputs) - set(stage_plan.inputs))
         if self.stage.mode == BATCH and gone and new:
             name = self.stage.name
@@ -289,7 +290,7 @@ def _taken(stage_input: StageInput, step: Step, head: InputHead) -> TakenInput:
 
 
 def _gone(stage_input: StageInput, taken: TakenInput, whole: bool) -> str | None:
-    """Why what was planned cannot be read any more.  whole: all that was live as of taken.through."""
+    """Return why the planned input cannot be read any more. whole: all files that were live as of taken.through."""
     if not stage_input.is_still(taken.through, taken.manifest):
         return f"the ledger of {stage_input.name} was deleted and begun again"
     live = stage_input.live(stage_input.head().newest)

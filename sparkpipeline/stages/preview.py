@@ -1,4 +1,4 @@
-"""What a run would do now, node by node.  Reads ledgers; asks no broker, and starts nothing.
+"""Preview of a run, node by node.  Reads ledgers, without asking brokers or starting anything.
 
 What a load will bring is unknown before it runs: a node that reads it is shown for what is there now, and as following
 the load.
@@ -24,7 +24,7 @@ PREVIEW_COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePreview:
-    """A node, and what a run would do with it.
+    """Node, and what a run would do with it.
 
     output    the format of its files, or kafka08; None: of a load that runs elsewhere and has no batch yet
     last      its newest batch
@@ -53,7 +53,7 @@ class NodePreview:
     waits: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """For the table and JSON."""
+        """Return a row for the table and JSON."""
         lookups = [f"{name} (lookup)" for name in self.node.lookups]
         return {
             "name": self.node.name,
@@ -72,7 +72,7 @@ class NodePreview:
 
 @dataclass(slots=True, kw_only=True)
 class Preview:
-    """only, again: as a run has them."""
+    """Preview of a pipeline. only, again: as in a run."""
 
     pipeline: Pipeline
     spark: Any | None
@@ -81,7 +81,7 @@ class Preview:
     found: list[NodePreview] = field(default_factory=list)
 
     def nodes(self) -> list[NodePreview]:
-        """In the order of the run.  Raises errors of storage and damaged ledgers."""
+        """Return the nodes in the order of the run.  Raises errors of storage and damaged ledgers."""
         for node in self.pipeline.graph:
             if not self.only or node.name in self.only:
                 self.found.append(self._load(node) if node.kind == LOAD else self._stage(node))
@@ -131,7 +131,7 @@ class Preview:
         )
 
     def _next(self, ledger: Ledger, planner: Planner, state: LedgerState) -> tuple[list[str], Plan | None]:
-        """Raises NotYet and Refused."""
+        """Return the next step.  Raises NotYet and Refused."""
         does = _recovery(state)
         number = state.next_batch
         if state.open_plan is not None:
@@ -152,7 +152,7 @@ def _recovery(state: LedgerState) -> list[str]:
 
 
 def _amounts(planner: Planner, plan: Plan) -> dict[str, Any]:
-    """What a plan reads and replaces."""
+    """Return the input of a plan, and what it replaces."""
     stage_plan = StagePlan.of(plan.work, f"plan {plan.batch}")
     files = rows = 0
     for name, taken in stage_plan.inputs.items():

@@ -1,4 +1,4 @@
-"""What a stage computes: a query, or a Python function.  Checked before anything runs; errors are one sentence."""
+"""Program of a stage: a query, or a Python function.  Checked before anything runs; errors are one sentence."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Program = Callable[[Any, Mapping[str, Any]], Any]  # (session, {name: DataFrame}
 
 
 def program_of(pipeline: Pipeline, stage: Stage, spark: Any | None) -> Program:
-    """What to call.  spark: parses the query; None: it is parsed when it runs.
+    """Return the function to call. spark: parses the query; None: it is parsed when it runs.
 
-    Raises OptionRefused for a query that is none and a function that is not there."""
+    Raises OptionRefused for an invalid query and a missing function."""
     if stage.python is None:
         return _query(pipeline.sql[stage.name], stage.name, spark)
     try:
@@ -31,14 +31,14 @@ def program_of(pipeline: Pipeline, stage: Stage, spark: Any | None) -> Program:
 
 
 def program_hash(pipeline: Pipeline, stage: Stage) -> str:
-    """Tells in a manifest whether two batches were made by the same text (of a function: by its name)."""
+    """Return a hash for manifests, equal for batches made by the same query text (for a function: by its name)."""
     text = pipeline.sql.get(stage.name) or f"{stage.python} {json.dumps(stage.arguments, sort_keys=True, default=str)}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def first_line(exc: BaseException) -> str:
-    """What an exception says: Spark's without the plan behind it, a Python worker's traceback by its last line, a
-    stack of Java's by its last cause."""
+    """Return the text of an exception: Spark's without the plan, a Python worker's traceback by its last line, a stack
+    of Java's by its last cause."""
     said, traceback, rest = str(exc).partition("Traceback (most recent call last):")
     lines = [line.strip() for line in said.splitlines() if line.strip() and not _CALLING.match(line)]
     lines = [line.removeprefix(": ") for line in lines] or [type(exc).__name__]
@@ -54,7 +54,7 @@ def _query(text: str, stage: str, spark: Any | None) -> Program:
         try:
             spark._jsparkSession.sessionState().sqlParser().parseQuery(text)
         except Exception as exc:  # py4j's or pyspark's, as the version wants it
-            raise OptionRefused(f"its SQL is no query: {first_line(exc)}", stage=stage) from None
+            raise OptionRefused(f"its SQL is not a query: {first_line(exc)}", stage=stage) from None
 
     def run(session: Any, frames: Mapping[str, Any]) -> Any:
         for name, frame in frames.items():

@@ -1,4 +1,4 @@
-"""A pipeline's run: its nodes one after the other, each until nothing is left for it to do.
+"""Run of a pipeline: its nodes one after the other, each until it has nothing left to do.
 
 A node that fails stops only those that read it: they wait, and the run is partly done.
 """
@@ -30,7 +30,7 @@ MOST_LOST = 3  # another driver is at this stage, and quicker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReport:
-    """What became of a node.  batches: its own, committed by this run; replaced: earlier ones in whose place they came;
+    """Outcome of a node.  batches: its own, committed by this run; replaced: earlier ones in whose place they came;
     reason: why it failed or waits."""
 
     name: str
@@ -44,7 +44,7 @@ class NodeReport:
     reason: str | None = None
 
     def row(self) -> dict[str, Any]:
-        """For the table and the JSON report."""
+        """Return a row for the table and the JSON report."""
         return {
             "name": self.name,
             "kind": self.kind,
@@ -62,7 +62,7 @@ NODE_COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows"
 
 
 def exit_of(reports: Iterable[NodeReport]) -> str:
-    """The name of the exit status: done; runtime when nodes failed and nothing went well, else partly.
+    """Return the name of the exit status: done; runtime when nodes failed and nothing went well, else partly.
 
     A node that was lost to another driver is not done here, and the result of that driver is unknown."""
     results = {report.result for report in reports}
@@ -87,12 +87,12 @@ def idle_reports(nodes: Sequence[NodePreview]) -> list[NodeReport] | None:
 
 
 def check_names(graph: Graph, names: Iterable[str], option: str, stages_only: bool = False) -> None:
-    """Raises OptionRefused for a name that is none of the graph's."""
+    """Raise OptionRefused for a name that is not in the graph."""
     known = [node.name for node in graph if not stages_only or node.kind != LOAD]
     for name in names:
         if name not in known:
             what = "stage" if stages_only else "load or stage"
-            raise OptionRefused(f"'{name}' is no {what} of the pipeline{nearest(name, known)}", option=option)
+            raise OptionRefused(f"'{name}' is not a {what} of the pipeline{nearest(name, known)}", option=option)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,7 +113,7 @@ class PipelineRun:
     reports: list[NodeReport] = field(default_factory=list)
 
     def run(self) -> list[NodeReport]:
-        """All nodes in order.  Raises OptionRefused before anything ran; what fails later is in the reports."""
+        """Run all nodes in order.  Raises OptionRefused before anything ran; what fails later is in the reports."""
         graph = self.pipeline.graph
         check_names(graph, self.only, "--only")
         check_names(graph, self.again, "--again", stages_only=True)
@@ -188,7 +188,7 @@ class PipelineRun:
 
 
 def import_from_folder(pipeline: Pipeline, spark: Any) -> None:
-    """Python stages may lie beside the pipeline's file; tasks get what python.files names."""
+    """Import Python stages from the pipeline's folder; tasks get the files in python.files."""
     if str(pipeline.folder) not in sys.path:
         sys.path.append(str(pipeline.folder))
     for path in pipeline.file.python_files:
@@ -196,8 +196,8 @@ def import_from_folder(pipeline: Pipeline, spark: Any) -> None:
 
 
 def advance_stage(work: StageWork, tell: Tell) -> Iterable[Manifest]:
-    """Batches of a stage, one after the other, until nothing waits.  Raises NotYet, Refused when another driver is
-    quicker each time, and what the work raises."""
+    """Run batches of a stage, one after the other, until nothing waits, and yield them.  Raises NotYet, Refused when
+    another driver is quicker each time, and what the work raises."""
     lost = 0
     while True:
         abandon_stale(work.ledger, work.planner, tell)

@@ -1,10 +1,10 @@
-"""A stage as the Work of its ledger: plans what waits, runs the program over it, stages and counts what comes of it.
+"""Stage as the Work of its ledger: plans waiting input, runs the program over it, stages and counts the result.
 
 Parquet is exactly once: what a crash leaves in staging is never published.  Spark counts the rows as it writes them;
 the footers of the files say how many there are.  They are the same, or the batch is a Mismatch and is not committed.
 
-A topic is at least once: rows that were sent before a crash are sent again with their batch, and those of a batch
-that a rewind spoils are not taken back.
+A topic is at least once: rows that were sent before a crash are sent again with their batch, and those of a batch that
+a rewind spoils are not taken back.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class StageWork:
             raise StageFailed(first_line(exc), stage=self.stage.name, batch=plan.batch) from exc
 
     def published(self, manifest: Manifest) -> None:
-        """Nothing is copied outward: who reads a stage reads its ledger."""
+        """Do nothing: readers of a stage read its ledger."""
 
     def _executed(self, stage_plan: StagePlan, batch: int, staging: str) -> StagedBatch:
         session = session_beside(self.spark)
@@ -100,7 +100,7 @@ class StageWork:
         return frames
 
     def _check_partitions(self, stage_plan: StagePlan, written: StageOutput) -> None:
-        """A row in a partition that was not computed would stand beside what is there already."""
+        """Raise Mismatch for a row in a partition that was not computed, which would be added to existing rows."""
         if self.stage.mode != PARTITION:
             return
         columns = self.stage.partition_by
@@ -109,7 +109,7 @@ class StageWork:
             if found not in stage_plan.partitions:
                 where = file.final if found is None else shown(found, columns)
                 raise StageFailed(
-                    f"wrote rows to {where}, which is none of the partitions that it was given: in mode partition"
+                    f"wrote rows to {where}, which is not one of its partitions: in mode partition"
                     f" the columns {', '.join(columns)} go from the inputs to the output as they are",
                     stage=self.stage.name,
                 )
@@ -168,7 +168,7 @@ def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: 
     PARQUET.write(rows.write.mode("error").options(**stage.options).partitionBy(*stage.partition_by), staging)
     failpoint("stage after write")
     if not files.exists(f"{staging}/_SUCCESS"):
-        raise Mismatch("Spark wrote no _SUCCESS: nothing tells that all tasks wrote all they had", staging=staging)
+        raise Mismatch("Spark wrote no _SUCCESS, so not all tasks may have written all their rows", staging=staging)
     entries = staged_entries(stage.name, batch, staging=staging, files=files, footers=footers)
     stored, seen = sum(entry.rows for entry in entries), counted()
     if stored != seen:
@@ -177,7 +177,7 @@ def write_parquet(frame: Any, stage: Stage, *, batch: int, staging: str, files: 
 
 
 def write_topic(frame: Any, stage: Stage) -> int:
-    """Send a stage's rows, at least once; how many.  Raises what Spark and the sink raise."""
+    """Send a stage's rows, at least once, and return their number.  Raises the exceptions of Spark and the sink."""
     rows, counted = _observed(frame)
     rows.write.format(stage.output).mode("append").options(**stage.options).save()
     failpoint("stage after send")
@@ -185,7 +185,7 @@ def write_topic(frame: Any, stage: Stage) -> int:
 
 
 def staged_entries(stage: str, batch: int, *, staging: str, files: Files, footers: Footers) -> list[BatchFile]:
-    """The data files below staging, those without rows too, under their final names.  Raises Mismatch."""
+    """Return the data files below staging, including those without rows, under their final names.  Raises Mismatch."""
     listed = [entry for entry in walk(files, staging) if not entry.name.startswith(("_", "."))]
     rows = footers([entry.path for entry in listed])
     found = []
@@ -196,7 +196,7 @@ def staged_entries(stage: str, batch: int, *, staging: str, files: Files, footer
 
 
 def _observed(frame: Any) -> tuple[Any, Callable[[], int]]:
-    """The frame, and what counts its rows as they are written."""
+    """Return the frame, and a function that counts its rows as they are written."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 

@@ -53,7 +53,7 @@ def test_the_hadoop_client_keeps_on_a_disk(promise: Promise, spark: Any, tmp_pat
 
 
 def test_a_scheme_of_which_nobody_knows_is_refused(spark: Any) -> None:
-    with pytest.raises(OptionRefused, match="gs: is none of file, hdfs, s3a, swebhdfs, viewfs, webhdfs"):
+    with pytest.raises(OptionRefused, match="gs: is not one of file, hdfs, s3a, swebhdfs, viewfs, webhdfs"):
         open_files("gs://bucket/orders", spark)
 
 
@@ -109,7 +109,7 @@ def test_a_zombie_that_wakes_after_the_next_batch_loses(spark: Any, hdfs: Hdfs) 
     wake.set()
     zombie.join(60)
     assert [end.outcome for end in ends] == [Outcome.LOST]
-    assert said == ["batch 2: another driver committed it (attempt 2); what attempt 1 wrote is deleted"]
+    assert said == ["batch 2: another driver committed it (attempt 2); files of attempt 1 are deleted"]
     while run(spark, base) is not Outcome.IDLE:
         pass
     judge(files, base, HEADS)
@@ -164,7 +164,7 @@ def test_a_manifest_that_hdfs_tore_is_said_so(spark: Any, hdfs: Hdfs) -> None:
     whole = files.read(path)
     files.delete(path)
     assert files.create(path, whole[:100])
-    with pytest.raises(LedgerDamaged, match=rf"file={path}: is no JSON .*: torn, or not written by a ledger"):
+    with pytest.raises(LedgerDamaged, match=rf"file={path}: is not JSON .*: torn, or not written by a ledger"):
         run(spark, base)
 
 

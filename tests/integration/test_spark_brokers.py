@@ -157,7 +157,7 @@ def test_a_node_of_somebody_else_is_refused(zk_server: ZooKeeperAt, unique: Any)
     with zookeeper(inside, ZkSecurity(Secret("digest:another:secret"))) as other:
         (why,) = write_offsets(group, {tp: 6}, "zookeeper", zk=other).values()
         assert why is not None
-        assert "another identity made it" in why
+        assert "another identity created it" in why
     with pytest.raises(Refused, match=r"does not allow that: give zookeeper\.auth"), zookeeper(inside) as anybody:
         anybody.set(f"/consumers/{group}/offsets/t/0", b"9")
 

@@ -88,7 +88,7 @@ def test_what_is_written_comes_back_and_three_readers_count_the_same(spark: Any,
     whole = Path(paths[0].removeprefix("file://"))
     whole.write_bytes(whole.read_bytes()[:-9])
     for one in (spark, None):
-        with pytest.raises(Mismatch, match=rf"file={paths[0]}: is no whole (Parquet|ORC|JSON lines) file: \S"):
+        with pytest.raises(Mismatch, match=rf"file={paths[0]}: is not a complete (Parquet|ORC|JSON lines) file: \S"):
             footers(fmt, paths, one, True)
 
 

@@ -137,7 +137,7 @@ def test_python_functions_lookups_and_the_column_of_a_rows_batch(tmp_path: Path,
 def test_what_cannot_run_is_refused_before_anything_runs(tmp_path: Path, spark: Any) -> None:
     place = Place(tmp_path, spark, CHAIN.replace("select date, sum(lines)", "selec date, sum(lines)"))
     place.orders.load([("08", 1)])
-    with pytest.raises(OptionRefused, match=r"stage=days: its SQL is no query: \[PARSE_SYNTAX_ERROR\]"):
+    with pytest.raises(OptionRefused, match=r"stage=days: its SQL is not a query: \[PARSE_SYNTAX_ERROR\]"):
         place.run()
     with pytest.raises(
         OptionRefused, match=r"option=--only: 'dayz' is no load or stage of the pipeline; did you mean 'days'\?"
@@ -151,7 +151,7 @@ def test_a_partition_that_was_not_given_is_not_written(tmp_path: Path, spark: An
     place.orders.load([("08", 1)])
     report = place.run()["counts"]
     assert report.reason is not None
-    assert "wrote rows to date=2026-01-31/hour=23, which is none of the partitions that it was given" in report.reason
+    assert "wrote rows to date=2026-01-31/hour=23, which is not one of its partitions" in report.reason
     assert place.rows("counts") == []
 
 
@@ -165,7 +165,7 @@ def test_the_jvm_reads_the_same_footers_where_files_are_not_local(tmp_path: Path
     torn = tmp_path / "torn.parquet"
     torn.write_bytes(b"PAR1")
     for local in (True, False):
-        with pytest.raises(Mismatch, match=r"file=file://\S+torn\.parquet: is no whole Parquet file"):
+        with pytest.raises(Mismatch, match=r"file=file://\S+torn\.parquet: is not a complete Parquet file"):
             row_counts([f"file://{torn}"], spark, local)
 
 

@@ -55,7 +55,7 @@ def of_many_makers_one_wins_and_its_file_is_whole(files: Files, base: str) -> No
 
 
 def what_is_not_there_is_said_so(files: Files, base: str) -> None:
-    with pytest.raises(Missing, match=r"KAFKA08_NO_FILE file=.*/nowhere: there is no such file"):
+    with pytest.raises(Missing, match=r"KAFKA08_NO_FILE file=.*/nowhere: file does not exist"):
         files.read(f"{base}/nowhere")
     assert files.list(f"{base}/nowhere") == []
     assert not files.delete(f"{base}/nowhere")

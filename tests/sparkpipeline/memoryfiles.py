@@ -57,7 +57,7 @@ class MemoryFiles:
         self.step()
         with self._lock:
             if path not in self.kept:
-                raise Missing("there is no such file", file=path)
+                raise Missing("file does not exist", file=path)
             return self.kept[path]
 
     def rename(self, source: str, target: str) -> bool:

@@ -75,7 +75,7 @@ def test_the_same_request_again_differs_in_nothing_and_another_is_told():
     planned = BackfillPlan.of(PLAN.text(), "").request
     assert differences(planned, REQUEST) == []
     [sentence] = differences(planned, replace(REQUEST, chunk=7))
-    assert sentence == "chunk 7 is asked for, 500000 was planned"
+    assert sentence == "chunk 7 is requested, 500000 was planned"
 
 
 SECRET = {"kafka.sasl.password": "hush"}
@@ -130,9 +130,9 @@ def test_what_is_missing_is_told_by_the_options_of_the_command():
     check(REQUEST)
     brokers = {"kafka.bootstrap.servers": "old:9092"}
     for source, says in (
-        (brokers, "option=--topics: one of --topics, .*: none is given"),
+        (brokers, "option=--topics: give exactly one of --topics, .*: none is given"),
         ({**brokers, "subscribe": "a", "Assign": "{}"}, "option=--topics: .*: several are given"),
-        ({"subscribe": "a"}, "option=--source-brokers: or --source-zookeeper says where"),
+        ({"subscribe": "a"}, "option=--source-brokers: or --source-zookeeper is needed"),
     ):
         with pytest.raises(OptionRefused, match=says):
             check(replace(REQUEST, source=source, group=None))
@@ -290,7 +290,7 @@ def test_a_tail_tells_where_to_go_on(stored, end, reached):
         ([(7, b"k", b"x")], 8, "target_offset=7: the target's message is not the message at 50"),
         ([(7, None, b"v50")], 8, "target_offset=7"),
         ([*there(0), (8, *SOURCE[2][1:])], 9, "target_offset=8: the target's message is not the message at 51"),
-        ([*there(0, 1, 2, 3, 4), (12, b"k", b"more")], 13, "target_offset=12: the target's message is behind all"),
+        ([*there(0, 1, 2, 3, 4), (12, b"k", b"more")], 13, "target_offset=12: the target's message is after all"),
     ],
 )
 def test_a_tail_of_somebody_else_is_told(stored, end, sentence):
@@ -334,13 +334,13 @@ def test_without_an_earlier_try_only_the_replicas_are_waited_for(monkeypatch):
 
 def test_a_log_that_moves_on_is_somebody_elses(monkeypatch):
     clock = Clock(monkeypatch, *({A: End(n, n), B: End(0, 0)} for n in range(1000)))
-    with pytest.raises(Refused, match="move since 60 s: another run of this backfill"):
+    with pytest.raises(Refused, match="have been moving for 60 s: another run of this backfill"):
         clock.stable(10.0)
 
 
 def test_a_replica_that_is_behind_for_long_is_named(monkeypatch):
     clock = Clock(monkeypatch, {A: End(3, 4), B: End(0, 0)})
-    with pytest.raises(Refused, match="topic=t partition=0 visible=3 stored=4: the leader has 1 messages"):
+    with pytest.raises(Refused, match="topic=t partition=0 visible=3 stored=4: the leader has 1 messages that"):
         clock.stable(0.0)
 
 

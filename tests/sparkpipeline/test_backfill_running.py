@@ -164,7 +164,7 @@ def test_another_request_for_the_same_folder_is_refused(monkeypatch, tmp_path):
     with filled(5) as source, FakeCluster({"t": 1}) as target:
         job = opened(tmp_path / "b", request(source, target))
         job.execute(FakeSpark(monkeypatch), 1, lambda *_: None)
-        with pytest.raises(Refused, match=r"its plan is another: chunk 11 is asked for, 10 was planned"):
+        with pytest.raises(Refused, match=r"it has another plan: chunk 11 is requested, 10 was planned"):
             opened(tmp_path / "b", request(source, target, chunk=11))
 
 

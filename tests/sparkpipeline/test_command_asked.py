@@ -29,12 +29,12 @@ NOTHING: dict[str, Any] = dict.fromkeys(NAMED) | {"shared": False, "source_optio
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (BOTH, "option=--topics: or --topics-pattern says what is compared"),
+        (BOTH, "option=--topics: or --topics-pattern selects the topics"),
         ([*BOTH, "--topics", "a", "--topics-pattern", "b"], "option=--topics: or --topics-pattern"),
-        (["--source-brokers", "a:1"], "option=--files: say what the source is held against"),
+        (["--source-brokers", "a:1"], "option=--files: give a target to compare with"),
         (["--source-brokers", "a:1", "--files", "/x", "--topics-pattern", "a"], "option=--topics-pattern: has no"),
-        (["--source-brokers", "a:1", "--files", "/x", "--from", "{}"], "option=--from: has no meaning"),
-        (["--source-brokers", "a:1", "--files", "/x", "--target-to", "{}"], "option=--target-to: has no meaning"),
+        (["--source-brokers", "a:1", "--files", "/x", "--from", "{}"], "option=--from: has no effect"),
+        (["--source-brokers", "a:1", "--files", "/x", "--target-to", "{}"], "option=--target-to: has no effect"),
         (["--source-brokers", "a:1", "--files", "/x", "--target-option", "a=b"], "option=--target-option: has no"),
     ],
 )

@@ -122,7 +122,8 @@ def test_a_node_that_is_closed_to_us_is_told_and_the_others_are_written() -> Non
     zk.unwritable = frozenset({"/consumers/g/offsets/t/0"})
     found = write_offset_nodes(zk, "g", {T0: 18, T1: 6})
     assert found == {
-        T0: "group g, t/0: 18 was to be written and 17 is there: its node may not be written: another identity made it",
+        T0: "group g, t/0: tried to write 18, and 17 is stored: its node may not be written: another identity "
+        "created it",
         T1: None,
     }
 
@@ -139,8 +140,8 @@ def test_a_node_that_we_may_not_read_costs_itself() -> None:
     assert isinstance(found[TopicPartition("u", 0)], FormerOffset)  # its topic was made after it
     assert write_offset_nodes(zk, "g", {T0: 18, T1: 6}) == {
         T0: None,
-        T1: f"group g, t/1: 6 was to be written and what is there is not known: {offset} cannot be read because of its "
-        "ACL; see zookeeper.auth",
+        T1: f"group g, t/1: tried to write 6, and the stored offset is not known: {offset} cannot be read because of "
+        "its ACL; see zookeeper.auth",
     }
 
 
@@ -205,7 +206,7 @@ def test_a_store_that_nobody_named_is_asked_for() -> None:
         read_offsets("g", [T0], "zookeeper")
     with pytest.raises(OptionRefused, match=r"kafka needs brokers"):
         read_offsets("g", [T0], "kafka")
-    with pytest.raises(OptionRefused, match=r"'redis' is none of zookeeper, kafka, dual"):
+    with pytest.raises(OptionRefused, match=r"'redis' is not one of zookeeper, kafka, dual"):
         read_offsets("g", [T0], "redis")
 
 

@@ -198,7 +198,7 @@ def test_what_follows_a_batch_may_fail_and_is_told() -> None:
 
     world = World()
     assert advance(world.ledger, Deaf(world.files, HEADS), world.said.append).outcome is Outcome.DONE
-    assert world.said == ["batch 1 is published, but what follows it failed: ZooKeeper is away"]
+    assert world.said == ["batch 1 is published, but the steps after it failed: ZooKeeper is away"]
 
 
 # abandon
@@ -228,7 +228,7 @@ def test_only_an_open_plan_can_be_abandoned() -> None:
     world = World(2)
     with pytest.raises(Refused, match="batch=2: the batch is committed; only a plan without commit"):
         world.ledger.abandon(2, "")
-    with pytest.raises(Refused, match="batch=3: there is no plan of this number"):
+    with pytest.raises(Refused, match="batch=3: no plan has this number"):
         world.ledger.abandon(3, "")
     world.ledger.put_plan(Plan(3, "copy", 1, {}))
     world.ledger.abandon(3, "")
@@ -241,7 +241,7 @@ def test_a_plan_that_cannot_be_read_can_be_abandoned() -> None:
     world = World(1)
     world.files.kept[f"{LOG}/plans/00000002.json"] = b'{"batch": 2,'
     with pytest.raises(
-        LedgerDamaged, match=r"plans/00000002.json: is no JSON .*; abandoning batch 2 goes on without it"
+        LedgerDamaged, match=r"plans/00000002.json: is not JSON .*; `abandon` of batch 2 works without it"
     ):
         world.run()
     world.ledger.abandon(2, "torn")
@@ -383,7 +383,7 @@ def test_a_commit_under_another_number_is_said_so() -> None:
 def test_a_commit_that_is_no_text_is_said_so() -> None:
     world = World(2)
     world.files.kept[f"{LOG}/commits/00000003.json"] = b"\xff\xfe"
-    with pytest.raises(LedgerDamaged, match=r"00000003\.json: is no text: torn"):
+    with pytest.raises(LedgerDamaged, match=r"00000003\.json: is not text: torn"):
         world.ledger.state()
 
 

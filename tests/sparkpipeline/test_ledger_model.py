@@ -68,19 +68,19 @@ def test_the_hash_is_of_all_that_a_plan_says() -> None:
 
 @pytest.mark.parametrize("cut", range(0, len(MANIFEST.text()) - 2, 7))
 def test_a_torn_manifest_is_never_taken_for_one(cut: int) -> None:
-    with pytest.raises(LedgerDamaged, match=r"KAFKA08_LEDGER_DAMAGED file=x/1.json: is no JSON \(.*\): torn, or not"):
+    with pytest.raises(LedgerDamaged, match=r"KAFKA08_LEDGER_DAMAGED file=x/1.json: is not JSON \(.*\): torn, or not"):
         Manifest.of(MANIFEST.text()[:cut], "x/1.json")
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"batch": "17"}, "'17' is no whole number"),
-        ({"batch": True}, "True is no whole number"),
+        ({"batch": "17"}, "'17' is not an integer"),
+        ({"batch": True}, "True is not an integer"),
         ({"files": [{"final": "x"}]}, "has no 'staged'"),
         ({"files": 5}, "not iterable"),
-        ({"facts": []}, r"\[\] is no object"),
-        ({"supersedes": [1]}, "1 is no text"),
+        ({"facts": []}, r"\[\] is not an object"),
+        ({"supersedes": [1]}, "1 is not text"),
         ({"format": 2}, "is of format 2, and this version reads format 1"),
     ],
 )
@@ -99,11 +99,11 @@ def test_a_foreign_file_is_said_to_be_one(change: dict[str, Any], said: str) -> 
     ("change", "said"),
     [
         ({"batch": 0}, "counted from 1"),
-        ({"kind": ""}, "is no kind of work"),
-        ({"kind": ABANDONED}, "is no kind of work"),
+        ({"kind": ""}, "is not a kind of work"),
+        ({"kind": ABANDONED}, "is not a kind of work"),
         ({"supersedes": ("data/a", "data/a")}, "supersedes a file twice"),
-        ({"work": {"at": object()}}, "not what JSON can hold"),
-        ({"work": {"at": float("nan")}}, "not what JSON can hold"),
+        ({"work": {"at": object()}}, "cannot be stored as JSON"),
+        ({"work": {"at": float("nan")}}, "cannot be stored as JSON"),
         ({"work": {1: "a"}}, "comes back changed"),
         ({"work": {"a": (1, 2)}}, "comes back changed"),
     ],
@@ -121,10 +121,10 @@ def test_a_plan_that_cannot_be_kept_is_refused_before_it_is(change: dict[str, An
         ({"final": "data/t+0+5+9.g170.c000"}, r"holds \.g17"),
         ({"final": "data/x.g17/t+0.c000"}, r"holds \.g17"),
         ({"final": "other/t.g17"}, "lies below data/"),
-        ({"final": "data/../t.g17"}, "no path below a folder"),
-        ({"final": "/data/t.g17"}, "no path below a folder"),
-        ({"staged": ""}, "no path below a folder"),
-        ({"staged": "a//b"}, "no path below a folder"),
+        ({"final": "data/../t.g17"}, "not a path below a folder"),
+        ({"final": "/data/t.g17"}, "not a path below a folder"),
+        ({"staged": ""}, "not a path below a folder"),
+        ({"staged": "a//b"}, "not a path below a folder"),
         ({"rows": -1}, "counted from 0"),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_plan_calls_no_function_but_the_one_of_the_configuration(options: dict
     ],
 )
 def test_a_rule_that_no_options_say_is_no_plan(rule: Any) -> None:
-    with pytest.raises(LedgerDamaged, match=r"batch=1: is no plan of a load: .*; abandon it"):
+    with pytest.raises(LedgerDamaged, match=r"batch=1: is not a plan of a load: .*; abandon it"):
         LoadPlan.of(load_plan(rule))
 
 
@@ -104,7 +104,7 @@ def test_a_rule_of_the_options_comes_back_whatever_they_say_now() -> None:
 
 
 def test_a_plan_reads_no_topic_that_is_not_the_jobs() -> None:
-    with pytest.raises(Refused, match=r"batch=1: the plan reads salaries/0, which is none of the job's .*abandon"):
+    with pytest.raises(Refused, match=r"batch=1: the plan reads salaries/0, which is not one of the job's .*abandon"):
         carried_out(load_plan(rng=OffsetRange("salaries", 0, 0, 9)), config())
 
 
@@ -141,7 +141,7 @@ def test_a_snapshot_names_no_path_outside_of_its_data(line: Any) -> None:
 def test_a_compaction_reads_the_files_that_it_supersedes_and_no_others() -> None:
     group = {"topic": "t", "date": "2026-01-01", "hour": "08", "partition": "0", "start": 0, "until": 9, "rows": 9,
              "bytes": 9, "files": ["data/../../secret.g1.parquet"]}  # fmt: skip
-    with pytest.raises(LedgerDamaged, match=r"batch=1: is no plan of a compaction: .*; abandon it"):
+    with pytest.raises(LedgerDamaged, match=r"batch=1: is not a plan of a compaction: .*; abandon it"):
         carried_out(Plan(1, COMPACT, 0, {"groups": [group]}), config())
 
 

@@ -75,7 +75,7 @@ def test_a_file_says_rows_and_offsets_and_a_torn_one_is_told(ending: str, tmp_pa
     torn = tmp_path / f"torn{ending}"
     torn.write_bytes(path.read_bytes()[:-5])
     assert isinstance(fmt.read_footers([str(torn)], None, local=True)[str(torn)], Mismatch)
-    with pytest.raises(Mismatch, match=r"is no whole (Parquet|ORC|JSON lines) file: \S"):
+    with pytest.raises(Mismatch, match=r"is not a complete (Parquet|ORC|JSON lines) file: \S"):
         footers(fmt, [str(torn)], None, local=True)
 
 
@@ -83,7 +83,7 @@ def test_a_file_says_rows_and_offsets_and_a_torn_one_is_told(ending: str, tmp_pa
 def test_a_line_without_an_offset_is_damage(line: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_bytes(b'{"offset": 7}\n' + line + b"\n")
-    with pytest.raises(Mismatch, match=r"is no whole JSON lines file: \S"):
+    with pytest.raises(Mismatch, match=r"is not a complete JSON lines file: \S"):
         footers(FORMATS["json"], [str(path)], None, local=True)
 
 

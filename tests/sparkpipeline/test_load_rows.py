@@ -165,7 +165,7 @@ def test_jobs_of_the_block_are_followed_and_the_group_is_given_back() -> None:
         assert asked.wait(30)
     assert local["spark.jobGroup.id"] is None
     assert "loading: 1/4 tasks, about 25 of 100 rows (25 %)" in shown.getvalue()
-    assert shown.getvalue().count("Spark does not say what running tasks have read (AttributeError)") == 1
+    assert shown.getvalue().count("Spark does not report what running tasks have read (AttributeError)") == 1
 
 
 def test_settings_of_spark_are_pairs() -> None:

@@ -75,5 +75,5 @@ def test_final_names_hold_stage_task_and_batch() -> None:
         "data/date=2026-01-31/hour=a%3Ab/lines-00003.g17.c000.snappy.parquet"
     )
     assert stage_final("lines", 2, f"part-00000-{uuid}-c001.zstd.parquet") == "data/lines-00000.g2.c001.zstd.parquet"
-    with pytest.raises(Mismatch, match=r"KAFKA08_MISMATCH stage=lines file=other\.parquet: is no file that Spark"):
+    with pytest.raises(Mismatch, match=r"KAFKA08_MISMATCH stage=lines file=other\.parquet: is not a file of Spark"):
         stage_final("lines", 2, "other.parquet")

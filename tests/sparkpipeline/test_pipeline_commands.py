@@ -88,7 +88,7 @@ def test_a_report_without_a_folder_is_refused_before_the_work(
 ) -> None:
     raising(Refused("reached"), monkeypatch)
     assert cli.outcome(["load", "--report", str(tmp_path / "missing" / "r.json")]) == 2
-    assert f"there is no folder {tmp_path / 'missing'}" in capsys.readouterr().err
+    assert f"folder {tmp_path / 'missing'} does not exist" in capsys.readouterr().err
 
 
 def test_a_report_that_cannot_be_written_hides_no_failure(

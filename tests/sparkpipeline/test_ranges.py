@@ -21,8 +21,8 @@ def test_ranges_of_0_7_name_broker_and_index():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("{", "is no JSON"),
-        ("{}", "is no JSON list"),
+        ("{", "is not JSON"),
+        ("{}", "is not a JSON list"),
         ('[{"topic": "t"}]', "entry 0 is not an object"),
         ('[{"topic": "t", "partition": 0, "start": -1, "until": 4}]', "numbers from 0 on"),
         ('[{"topic": "t", "partition": 0, "start": true, "until": 4}]', "numbers from 0 on"),

@@ -43,11 +43,11 @@ def test_what_is_no_offsets_is_refused_with_an_example(text):
 
 
 def test_numbers_that_are_no_offsets_and_names_given_twice_are_refused():
-    with pytest.raises(OptionRefused, match="-3 is no offset of a/0"):
+    with pytest.raises(OptionRefused, match="-3 is not an offset of a/0"):
         parse_offsets('{"a":{"0":-3}}', "startingOffsets")
     with pytest.raises(OptionRefused, match="names '0' twice"):
         parse_offsets('{"a":{"0":1,"0":2}}', "startingOffsets")
-    with pytest.raises(OptionRefused, match="-2 is no time of a/0"):
+    with pytest.raises(OptionRefused, match="-2 is not a time for a/0"):
         parse_times('{"a":{"0":-2}}', "startingOffsetsByTimestamp")
 
 

@@ -122,7 +122,7 @@ def test_rows_of_transactions_are_shown_once_they_are_committed_unless_said_othe
         (
             "offsetRanges",
             "[",
-            "option 'offsetRanges' is '[', expected a list of {topic, partition, start, until}; it is no JSON",
+            "option 'offsetRanges' is '[', expected a list of {topic, partition, start, until}; it is not JSON",
         ),
         ("zookeeper.ssl.ca.location", "ca.pem", "nothing would be TLS"),
         ("zookeeper.ssl.client.enable", "true", "'zookeeper.connect' is reached, which is not given"),

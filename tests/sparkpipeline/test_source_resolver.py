@@ -94,7 +94,7 @@ def test_assign_subscribe_and_pattern_choose_partitions(brokers):
 
 
 def test_what_is_named_and_not_there_is_refused(cluster, brokers):
-    with pytest.raises(UnknownPartition, match="topic=nix: the cluster has no such topic"):
+    with pytest.raises(UnknownPartition, match="topic=nix: the cluster does not have the topic"):
         batch(brokers, subscribe="t,nix")
     with pytest.raises(UnknownPartition, match="topic=t partition=5: topic t has 2 partitions"):
         batch(brokers, assign='{"t":[0,5]}')
@@ -139,7 +139,7 @@ def test_a_topic_that_is_just_being_made_is_not_called_missing():
     view = ClusterView(errors={"t": 5, "nix": 3})
     with pytest.raises(NoLeader, match="topic=t: the brokers say LeaderNotAvailable of it: is it just being made"):
         Subscription(topics=("t",)).partitions(view)
-    with pytest.raises(UnknownPartition, match="topic=nix: the cluster has no such topic"):
+    with pytest.raises(UnknownPartition, match="topic=nix: the cluster does not have the topic"):
         Subscription(topics=("nix",)).partitions(view)
 
 

@@ -49,7 +49,7 @@ def test_a_lookup_is_an_edge() -> None:
         ([ORDERS, stage("Orders", "orders")], "the name 'Orders' is given twice: to a load ('orders') and to a stage"),
         (
             [ORDERS, stage("a-b", "orders")],
-            "stage name 'a-b' is no name for SQL: letters, digits and _, and no digit first",
+            "stage name 'a-b' is not a SQL name: use letters, digits and _, a letter or _ first",
         ),
         (
             [ORDERS, stage("t", "orders", files=False), stage("a", "t")],

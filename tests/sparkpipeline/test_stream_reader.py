@@ -238,7 +238,7 @@ def test_a_partition_that_is_deleted_is_data_loss_and_keeps_its_position(
     at = {"t": {"0": 8, "1": 2}}
     log = cluster.logs["t", 0]
     drop(cluster, 0)
-    with pytest.raises(DataLoss, match=r"topic=t partition=0: t/0 was deleted: .*; failOnDataLoss=false goes on"):
+    with pytest.raises(DataLoss, match=r"topic=t partition=0: t/0 was deleted: .*; failOnDataLoss=false continues"):
         opened(**EARLIEST).latestOffset(at, ALL)
     reader = opened(**CARELESS)
     put(cluster, 1, 1)
