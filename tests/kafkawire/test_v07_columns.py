@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.columns import Columns, Field, Part, gather_by
-from kafkawire.errors import CorruptMessage
+from kafkawire.errors import CorruptMessage, SetTooLarge
 from kafkawire.formats.compiled import Kernels, load
 from kafkawire.formats.v07 import messages as m
 from kafkawire.formats.v07 import scan as scanning
@@ -68,10 +68,15 @@ def agree(kernels: Kernels, data: bytes, start: int = 0, wanted: int | None = No
         told, reached = by_messages(whole, check_crcs)
         for form in (kernels, None):
             with running(form, scanning):
-                at_once = index_by(form, whole, check_crcs, LIMIT)
-                assert by_columns(at_once) == told
-                assert at_once.resume_at >= max(reached, whole.start)  # an empty wrapper before damage is passed, too
-                assert at_once.resume_at in borders
+                try:
+                    at_once = index_by(form, whole, check_crcs, LIMIT)
+                except SetTooLarge:  # damage of a length has it declare more than all columns may hold at once
+                    pass
+                else:
+                    assert by_columns(at_once) == told
+                    # An empty wrapper before damage is passed, too.
+                    assert at_once.resume_at >= max(reached, whole.start)
+                    assert at_once.resume_at in borders
                 in_pieces(form, whole, check_crcs, told, borders)
 
 
