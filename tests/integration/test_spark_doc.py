@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from groupadmin.commands import cli as zkconsumer
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
@@ -30,6 +29,7 @@ from sparkpipeline.load.job import open_ledger
 from tests.conftest import Unique
 from tests.docpages import Block, blocks
 from tests.integration.sparktopics import everything, produce
+from zkconsumer.commands import cli as zkconsumer
 
 READING = ("spark.md", "spark-options.md", "spark-deploy.md")
 JOBS = ("spark-load.md", "spark-ledger.md", "spark-stages.md", "spark-backfill-audit.md")
