@@ -154,7 +154,8 @@ def test_a_member_that_no_coordinator_takes_commits_of_is_fenced_though_its_hear
     with Program(cluster) as program:
         cluster.says = dict.fromkeys((1, 2, 3), 1)
         cluster.zombies, cluster.coordinator = {1}, 2
-        program.connector.commit_offsets()
+        with suppress(NotCommitted):  # the fence may come while the commit is still tried
+            program.connector.commit_offsets()
         wait_until(lambda: bool(program.said("fence")), 10 * SESSION_S, "the member to be fenced")
         assert "lease over" in program.said("fence")[0]
         cluster.zombies, cluster.says = set(), {}
