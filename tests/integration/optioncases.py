@@ -67,7 +67,7 @@ CHOICE = [
     ),
     refusing("nothing chosen", "none is given", {}),
     refusing("two ways to choose", "not assign and subscribe together", {**SUBSCRIBED, "assign": '{"a-PLACE":[0]}'}),
-    refusing("no topics", "option 'subscribe' names no topic", {"subscribe": " , "}),
+    refusing("no topics", "option 'subscribe' has no topic: ','", {"subscribe": " , "}),
     refusing("no pattern", "option 'subscribePattern' is empty", {"subscribePattern": " "}),
     refusing("a broken pattern", "option 'subscribePattern'", {"subscribePattern": "a-("}),
     refusing("assign is no JSON", "option 'assign' expected something like", {"assign": "a-PLACE"}),

@@ -81,7 +81,7 @@ def test_commands_say_that_too_many_files_are_open(
     )
     assert done.returncode == 1
     assert done.stderr.startswith("error: ZooKeeper at ")
-    assert done.stderr.endswith(f" cannot be reached: {SAYS}6{HELPS}\n")
+    assert done.stderr.endswith(f" is not reached: {SAYS}6{HELPS}\n")
 
 
 def test_a_mirror_that_cannot_start_for_lack_of_descriptors_says_so(

@@ -75,7 +75,7 @@ def test_a_key_goes_to_its_place_in_the_sorted_list_of_brokers_and_partitions(sh
         keys = [f"key {n} é" for n in range(60)]
         for key in keys:
             producer.send(topic, f"value of {key}", key=key)
-        with pytest.raises(PartitionerFailed, match="gave back -1 for 5 partitions"):
+        with pytest.raises(PartitionerFailed, match="returned -1 for 5 partitions"):
             producer.send(topic, "v", key="polygenelubricants")
     stored = shared07.values(topic)
     for key in keys:

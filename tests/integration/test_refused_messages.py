@@ -201,5 +201,5 @@ def test_a_message_more_than_an_hour_in_the_future_is_found_and_named(
     refused_alone(
         tmp_path, unique, source, clusters("4.3.1"), "at-least-once", bad=(b"k", now_ms + 2 * 3_600_000),
         good_ms=now_ms, config={}, record="a key of 1 bytes, a value of 4 bytes, timestamp 20",
-        sentence="which the topic does not take (message.timestamp.after.max.ms and .before.max.ms",
+        sentence="which the topic does not accept (message.timestamp.after.max.ms and .before.max.ms",
     )  # fmt: skip

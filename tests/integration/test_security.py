@@ -134,7 +134,7 @@ def test_each_mistake_is_one_sentence(faulty: SecuredBroker, tmp_path: Path) -> 
         ("SASL_SSL", of("SASL_SSL", "PLAIN", sasl_password="no"), f"{wrong} PLAIN: Authentication failed"),
         ("SASL_SSL", of("SASL_SSL", SCRAM[0], sasl_password="no"), f"{wrong} SCRAM-SHA-256: Authentication failed"),
         ("SASL_SSL", of("SASL_SSL", SCRAM[1], sasl_username="bob"), "the login of 'bob' by SCRAM-SHA-512"),
-        ("SASL_SSL", of("SASL_SSL", "OAUTHBEARER", sasl_oauthbearer_config="-9"), "sasl.oauthbearer.callback ended "),
+        ("SASL_SSL", of("SASL_SSL", "OAUTHBEARER", sasl_oauthbearer_config="-9"), "sasl.oauthbearer.callback expired "),
         ("ONLYPLAIN", of("ONLYPLAIN", SCRAM[0]), "it offers PLAIN: set sasl.mechanism to PLAIN"),
         ("SSL", plain, "has a TLS listener at this address, and security.protocol is PLAINTEXT: set it to SSL"),
         ("SASL_SSL", of("SASL_PLAINTEXT", "PLAIN"), "security.protocol is SASL_PLAINTEXT: set it to SASL_SSL"),

@@ -92,4 +92,4 @@ def test_a_topic_becomes_counts_by_hour_and_another_topic(
     assert times == {b"ORDER %d" % n: 1 if n < 300 else 2 for n in range(400)}
 
     assert outcome(["run", str(flow), "--only", "lout"]) == 2
-    assert "'lout' is no load or stage of the pipeline; did you mean 'loud'?" in capsys.readouterr().err
+    assert "'lout' is not a load or stage of the pipeline; did you mean 'loud'?" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_what_cannot_run_is_refused_before_anything_runs(tmp_path: Path, spark: 
     with pytest.raises(OptionRefused, match=r"stage=days: its SQL is not a query: \[PARSE_SYNTAX_ERROR\]"):
         place.run()
     with pytest.raises(
-        OptionRefused, match=r"option=--only: 'dayz' is no load or stage of the pipeline; did you mean 'days'\?"
+        OptionRefused, match=r"option=--only: 'dayz' is not a load or stage of the pipeline; did you mean 'days'\?"
     ):
         place.run(only=("dayz",))
     assert place.ledger("lines").state().next_batch == 1

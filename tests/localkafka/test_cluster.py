@@ -70,7 +70,7 @@ def test_settings_and_topic_configuration_reach_the_broker(own_cluster: Start) -
     assert cluster.zk().get_children("/brokers/topics/t/partitions") is not None
     with pytest.raises(LocalKafkaError, match=r"ended with 0 and did not send every line[\s\S]*MessageSizeTooLarge"):
         tools.console_producer(cluster, "t", ["x" * 2000], arguments=["--retry-backoff-ms", "1"])
-    with pytest.raises(LocalKafkaError, match="topic t exists already"):
+    with pytest.raises(LocalKafkaError, match="topic t already exists"):
         cluster.create_topic("t")
 
 
