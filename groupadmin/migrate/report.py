@@ -78,7 +78,7 @@ def undo_commands(reported: Reported, plan: GroupPlan) -> list[str]:
             go_back,
             "# then start them with offsets.storage=zookeeper",
         ]
-    if phase is Phase.COPIED_BACK:
+    if phase in (Phase.COPIED_BACK, Phase.VERIFIED_BACK):
         return [go_back, "# then start the members with offsets.storage=zookeeper"]
     return [
         "# live: bounce the members, one by one, to offsets.storage=kafka with dual.commit.enabled=true; "

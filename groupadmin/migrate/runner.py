@@ -33,6 +33,7 @@ from groupadmin.migrate.rules.comparison import Gate, facts, idle_behind, presen
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, falls_behind, left_to_write, plan_group
 from groupadmin.migrate.rules.states import (
     CHECKS_PASS,
+    COPIED,
     Asked,
     MigrationRefused,
     Step,
@@ -59,6 +60,7 @@ AFTER: Mapping[Asked, frozenset[Phase]] = {  # phases in which the command has n
     "takeback": frozenset({P.CUTOVER, P.DONE}),
     "rollback": frozenset({P.ROLLED_BACK}),
 }
+BACK = (S.RETURN_COPY, S.RETURN_VERIFY)  # planned again each time: offsets that were copied back are then equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def back_policies(policies: Policies, options: StepOptions) -> Policies:
 
 def next_step(asked: Asked, standing: Standing, now: GroupSnapshot, *, seen: StepFacts, back: Policies) -> StepName:
     """The step for a command, by a snapshot of the group.  Raises MigrationRefused when there is none."""
-    returned = asked == "rollback" and standing.phase is P.COPIED_BACK
+    returned = asked == "rollback" and standing.phase in COPIED
     behind = returned and falls_behind(plan_group(now, back, "to-zookeeper"))
     try:
         return step_asked(asked, standing.phase, seen, behind)
@@ -259,9 +261,7 @@ class StepRunner:
 
     def _planned(self, name: StepName, group: str, now: GroupSnapshot) -> GroupPlan:
         plan = self._plans[group]
-        if name is S.RETURN_COPY:  # planned again each time: offsets that were copied back are then equal
-            return plan_group(now, self._back, "to-zookeeper")
-        return plan
+        return plan_group(now, self._back, "to-zookeeper") if name in BACK else plan
 
     def _begin(self, name: StepName, some: Sequence[_Group]) -> list[_Group]:
         """Journal the begin of a step; the groups that may begin, with their .writes."""
@@ -454,7 +454,7 @@ def _group(
     except MigrationRefused as why:
         return Preview(one.group, phase, None, refusals=(why,))
     step = step_from(phase, name)
-    if name is S.RETURN_COPY:
+    if name in BACK:
         one = plan_group(now, back, "to-zookeeper")
     seen = facts(one, now, gate=gate, answers=options.answers)
     wanted = {need.name for need in step.needs} - COMPARE

@@ -32,7 +32,7 @@ GROUPS = ("billing", "audit", "mail")
 TPS = tuple(TopicPartition("orders", n) for n in range(5))
 COPIED_BACK = Policies(conflict="kafka", out_of_range="clamp")
 THERE = (S.CHECK, S.COPY, S.VERIFY, S.CUTOVER, S.FINISH)
-BACK = (S.RETURN_COPY, S.ROLL_BACK)
+BACK = (S.RETURN_COPY, S.RETURN_VERIFY, S.ROLL_BACK)
 AFTER = {
     S.CHECK: P.CHECKED,
     S.COPY: P.COPIED,
@@ -40,6 +40,7 @@ AFTER = {
     S.CUTOVER: P.CUTOVER,
     S.FINISH: P.DONE,
     S.RETURN_COPY: P.COPIED_BACK,
+    S.RETURN_VERIFY: P.VERIFIED_BACK,
     S.ROLL_BACK: P.ROLLED_BACK,
 }
 

@@ -33,11 +33,12 @@ class Phase(StrEnum):
     COORDINATED = "coordinated"
     DUAL_BACK = "dual-back"
     COPIED_BACK = "copied-back"
+    VERIFIED_BACK = "verified-back"
     ROLLED_BACK = "rolled-back"
 
 
 BY_KAFKA = (Phase.HANDOVER, Phase.COORDINATED)
-LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, *BY_KAFKA, Phase.DUAL_BACK, Phase.COPIED_BACK)
+LEFT_ZOOKEEPER = (Phase.CUTOVER, Phase.DONE, *BY_KAFKA, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
 class MarkerUnclear(ConsumerError):

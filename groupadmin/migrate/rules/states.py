@@ -6,7 +6,7 @@
 
     planned .. dual -> rolled-back                                            no member has left ZooKeeper yet
     cutover | done -> dual-back -> rolled-back                                live: back through dual
-    cutover | done -> copied-back -> rolled-back                              every member is stopped: copied back
+    cutover | done -> copied-back -> verified-back -> rolled-back             every member is stopped: copied back
 
     cutover | done -> handover -> coordinated                     members join the group at the brokers (0.9 and later)
     handover | coordinated -> cutover                             and back to ZooKeeper, offsets staying in Kafka
@@ -270,6 +270,7 @@ class StepName(StrEnum):
     RETURN_COORDINATION = "return-coordination"
     RETURN_DUAL = "return-dual"
     RETURN_COPY = "return-copy"
+    RETURN_VERIFY = "return-verify"
     ROLL_BACK = "roll-back"
 
 
@@ -286,6 +287,7 @@ COMMANDS: Final[Mapping[StepName, Asked]] = {  # what an operator types for a st
     StepName.RETURN_COORDINATION: "takeback",
     StepName.RETURN_DUAL: "rollback",
     StepName.RETURN_COPY: "rollback",
+    StepName.RETURN_VERIFY: "rollback",
     StepName.ROLL_BACK: "rollback",
 }
 
@@ -360,17 +362,22 @@ STEPS: Final = (
     _step(S.RETURN_DUAL, (P.CUTOVER, P.DONE, P.DUAL_BACK), P.DUAL_BACK,
           (NOT_MIXED, ONE_COORDINATOR, ALL_DUAL), (STORES_AGREE, BOTH_MOVE),
           ("undo file", "zookeeper offsets", "marker")),  # offsets: of idle partitions, which JVM members do not write
-    # from copied-back: members read on in Kafka since
     _step(S.RETURN_COPY, (P.CUTOVER, P.DONE, P.COPIED_BACK), P.COPIED_BACK,
           (NOT_MIXED, QUIET, NOTHING_OPEN, NOT_STALE), (AS_PLANNED,),
           ("undo file", "zookeeper offsets", "marker")),
+    _step(S.RETURN_VERIFY, (P.COPIED_BACK, P.VERIFIED_BACK), P.VERIFIED_BACK,
+          (NOT_MIXED, QUIET), (NOT_STALE, AS_PLANNED), ("marker",)),
     _step(S.ROLL_BACK, (P.PLANNED, P.CHECKED), P.ROLLED_BACK, (NOT_MIXED,), writes=("marker",)),
     _step(S.ROLL_BACK, (P.COPIED, P.VERIFIED), P.ROLLED_BACK,
           (NOT_MIXED, NONE_READS_KAFKA), writes=("undo file", "kafka offsets", "marker")),
     _step(S.ROLL_BACK, (P.DUAL, P.DUAL_BACK), P.ROLLED_BACK,
           (NOT_MIXED, NONE_ON_KAFKA_ALONE, STORES_AGREE), writes=("marker",)),
-    _step(S.ROLL_BACK, (P.COPIED_BACK,), P.ROLLED_BACK,
+    _step(S.ROLL_BACK, (P.VERIFIED_BACK,), P.ROLLED_BACK,
           (NOT_MIXED, NONE_ON_KAFKA_ALONE), writes=("marker",)),
+    # members read from Kafka after it was copied back: copy again
+    _step(S.RETURN_COPY, (P.VERIFIED_BACK,), P.COPIED_BACK,
+          (NOT_MIXED, QUIET, NOTHING_OPEN, NOT_STALE), (AS_PLANNED,),
+          ("undo file", "zookeeper offsets", "marker")),
 )
 # fmt: on
 
@@ -392,6 +399,11 @@ FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is
         _BACK_FIRST,
     ),
     (P.DONE, S.ROLL_BACK): ("kafka to zookeeper in one bounce", "ZooKeeper is behind since the cutover", _BACK_FIRST),
+    (P.COPIED_BACK, S.ROLL_BACK): (
+        "unverified copy",
+        "the copy was not read back",
+        "run `zkconsumer migrate verify` first",
+    ),
     (P.CUTOVER, S.COPY): ("copy over a newer store", "Kafka is ahead of ZooKeeper since the cutover", _BACK_FIRST),
     (P.DONE, S.COPY): ("copy over a newer store", "Kafka is ahead of ZooKeeper since the cutover", _BACK_FIRST),
     **{
@@ -472,7 +484,10 @@ _VERIFY = {
     Phase.HANDOVER: StepName.COORDINATE,
     Phase.COORDINATED: StepName.COORDINATE,
     Phase.DUAL_BACK: StepName.RETURN_DUAL,
+    Phase.COPIED_BACK: StepName.RETURN_VERIFY,
+    Phase.VERIFIED_BACK: StepName.RETURN_VERIFY,
 }
+COPIED = (Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
 def step_asked(asked: Asked, phase: Phase, facts: StepFacts, behind: bool = False) -> StepName:
@@ -485,7 +500,7 @@ def step_asked(asked: Asked, phase: Phase, facts: StepFacts, behind: bool = Fals
     name = _step_meant(asked, phase, members)
     if asked == "verify" and phase is Phase.DONE and facts.kafka_members and not in_zookeeper:
         name = StepName.COORDINATE  # members that Kafka coordinates were started right after the cutover
-    if asked == "rollback" and phase is Phase.COPIED_BACK and behind and not members:
+    if asked == "rollback" and phase in COPIED and behind and not members:
         name = StepName.RETURN_COPY
     step_from(phase, name)
     return name
@@ -503,5 +518,5 @@ def _step_meant(asked: Asked, phase: Phase, members: bool) -> StepName:
     if asked == "rollback":
         if phase in (Phase.CUTOVER, Phase.DONE):
             return StepName.RETURN_DUAL if members else StepName.RETURN_COPY
-        return StepName.ROLL_BACK
+        return StepName.RETURN_VERIFY if phase is Phase.COPIED_BACK else StepName.ROLL_BACK
     return StepName(asked)

@@ -34,4 +34,4 @@ def test_from_the_cutover_on_nobody_should_start_on_zookeeper_alone_until_the_gr
     left = [phase for phase in Phase if Marker("a", phase, 1).left_zookeeper]
     by_kafka = [phase for phase in Phase if Marker("a", phase, 1).by_kafka]
     assert by_kafka == [Phase.HANDOVER, Phase.COORDINATED]
-    assert left == [Phase.CUTOVER, Phase.DONE, *by_kafka, Phase.DUAL_BACK, Phase.COPIED_BACK]
+    assert left == [Phase.CUTOVER, Phase.DONE, *by_kafka, Phase.DUAL_BACK, Phase.COPIED_BACK, Phase.VERIFIED_BACK]

@@ -42,12 +42,13 @@ def way_back(phase: Phase, facts: StepFacts) -> list[StepName]:
         ("verify", P.CHECKED, DUAL, S.ENTER_DUAL),
         ("verify", P.DUAL, DUAL, S.ENTER_DUAL),
         ("verify", P.CUTOVER, DUAL, S.FINISH),
+        ("verify", P.COPIED_BACK, STOPPED, S.RETURN_VERIFY),
         ("verify", P.DUAL_BACK, DUAL, S.RETURN_DUAL),
         ("rollback", P.COPIED, STOPPED, S.ROLL_BACK),
         ("rollback", P.DONE, STOPPED, S.RETURN_COPY),
         ("rollback", P.DONE, DUAL, S.RETURN_DUAL),
         ("rollback", P.DONE, StepFacts(kafka_members=1), S.RETURN_DUAL),
-        ("rollback", P.COPIED_BACK, STOPPED, S.ROLL_BACK),
+        ("rollback", P.COPIED_BACK, STOPPED, S.RETURN_VERIFY),
     ],
 )
 def test_the_step_that_is_meant(asked, phase, facts, step):
@@ -77,16 +78,17 @@ def test_from_everywhere_there_is_a_way_back_to_its_end(phase, facts):
 
 
 def test_the_way_back_from_kafka():
-    assert way_back(P.DONE, STOPPED) == [S.RETURN_COPY, S.ROLL_BACK]
+    assert way_back(P.DONE, STOPPED) == [S.RETURN_COPY, S.RETURN_VERIFY, S.ROLL_BACK]
     assert way_back(P.DONE, DUAL) == [S.RETURN_DUAL, S.ROLL_BACK]
     assert way_back(P.ROLLED_BACK, STOPPED) == []
 
 
-def test_where_kafka_went_on_after_the_copy_back_it_is_copied_back_again_if_everybody_is_stopped():
-    again = step_asked("rollback", P.COPIED_BACK, STOPPED, behind=True)
+@pytest.mark.parametrize("phase", [P.COPIED_BACK, P.VERIFIED_BACK])
+def test_where_kafka_went_on_after_the_copy_back_it_is_copied_back_again_if_everybody_is_stopped(phase):
+    again = step_asked("rollback", phase, STOPPED, behind=True)
     assert again is S.RETURN_COPY
-    assert step_from(P.COPIED_BACK, again).after is P.COPIED_BACK
-    assert step_asked("rollback", P.COPIED_BACK, DUAL, behind=True) is S.ROLL_BACK
+    assert step_from(phase, again).after is P.COPIED_BACK
+    assert step_asked("rollback", phase, DUAL, behind=True) is step_asked("rollback", phase, DUAL)
 
 
 def test_every_step_has_a_command_that_can_be_typed():

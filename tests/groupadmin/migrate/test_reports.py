@@ -141,7 +141,7 @@ def test_json_has_counts_phases_lag_and_the_way_back():
         (Phase.CUTOVER, "# live: bounce the members", True),
         (Phase.DONE, "# live: bounce the members", True),
         (Phase.DUAL_BACK, "zkconsumer migrate rollback", True),
-        (Phase.COPIED_BACK, "zkconsumer migrate rollback", True),
+        (Phase.VERIFIED_BACK, "zkconsumer migrate rollback", True),
         (Phase.ROLLED_BACK, "# nothing is left", False),
     ],
 )
