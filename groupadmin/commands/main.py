@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from groundwork.signals import loading
-from zkconsumer.commands.main import main as main  # where installations made before it moved look for it
 
 
 def consumer_groups() -> None:
