@@ -110,7 +110,7 @@ class HandlerQueue:
         wait_s = self._config.enqueue_timeout_ms / 1000
         until = None if wait_s < 0 else monotonic() + wait_s
         while not (added := self._added(item)) and (until is None or monotonic() < until):
-            self._room.wait(None if until is None else until - monotonic())
+            self._room.wait(None if until is None else max(0.0, until - monotonic()))
         try:
             self._hooks.after_enqueue(item, added)
         except Exception as exc:  # the item is queued already, or refused below
