@@ -42,7 +42,7 @@ _version = click.option("--version", type=click.IntRange(min=0), help="Version o
 
 
 def _kernels() -> list[str]:
-    """Which kernels run here.  Raises UsageError where KAFKAWIRE_KERNELS names kernels that are not there."""
+    """Return the kernels that run here, as lines.  Raises UsageError if KAFKAWIRE_KERNELS names others."""
     try:
         return [f"column kernels {kernels.name()}"]
     except WireError as exc:

@@ -128,7 +128,7 @@ class SecurityRefused(LinkLost):
 
 
 class Follows(Enum):
-    """What a reader of a partition or of its offsets does after an error code."""
+    """Step of a reader of a partition, or of its offsets, after an error code."""
 
     MOVED = "moved"
     WAIT = "wait"

@@ -15,7 +15,7 @@ from kafkawire.dialects import SeveralReleases, dialect
 from kafkawire.errors import LocalError
 from kafkawire.model import Broker, PartitionId, TopicPartition, partition_named
 
-NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would be no path
+NAME = re.compile(r"[a-zA-Z0-9._-]+")  # kafka.common.Config of 0.8.2.2; an empty name would not make a path
 
 
 def release(raw: object) -> str:

@@ -55,7 +55,7 @@ class OtherCluster(ConsumerError):
 
 
 class ZooKeeperAway(ConsumerError):
-    """There is no session, or it was lost while we waited.  Calls are never queued: a queued call would run in the next
+    """The session is missing, or was lost during the call.  Calls are never queued: a queued call would run in the next
     session."""
 
 

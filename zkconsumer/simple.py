@@ -42,7 +42,7 @@ from zkconsumer.refusals import refusal
 
 FETCH_BYTES = 1024 * 1024
 LEAST_BYTES = 4  # of a fetch: the size of a message; 0.7 answers less with nothing, for ever
-INSIDE = "a position inside a message looks like this too: earliest() and latest() are no such"
+INSIDE = "a position inside a message looks like this too; earliest() and latest() return borders of messages"
 R = TypeVar("R")  # the type of a response
 ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 NO_ID = -1  # the broker's id is not known from its address
@@ -101,10 +101,10 @@ class SimpleConsumer:
         max_wait_ms: int = 100,
         min_bytes: int = 1,
     ) -> MessageSet:
-        """The messages from `position` on, as many as fit; an empty set when none came within max_wait_ms.
+        """Return the messages from `position` on, as many as fit; an empty set when none came within max_wait_ms.
 
-        Go on at the set's resume_at, of an empty one too: behind what is no message (the end of a transaction, one that
-        was aborted).  high_watermark of the set is where its reader gets to: before it no transaction is open.
+        Read on at the set's resume_at, also after an empty set: it skips the ends of transactions and the messages of
+        aborted ones.  high_watermark of the set is where its reader gets to: before it no transaction is open.
         From 0.10.1 on the first entry comes whole, however large it is.  Asked as an older release, Kafka 3.x sends
         nothing of a batch that is larger than max_bytes: where a second set is empty too, before its high_watermark,
         ask for more.
@@ -206,7 +206,7 @@ class SimpleConsumer:
         return self.offsets_before(TopicPartition(topic, partition), time_ms, max_offsets)
 
     def offset_for_time(self, tp: TopicPartition, time_ms: int) -> int:
-        """Where to read from for all messages of a time (ms since the epoch) and later; at most the end of the log.
+        """Return where to read from for all messages of a time (ms since the epoch) and later; at most the log's end.
 
         From 0.10.1 on the first message with that timestamp or a later one.  Before, brokers know the times of segment
         files only: the start of the newest file that was last written by then.  So up to one file too early, never too
@@ -272,11 +272,11 @@ class SimpleConsumer:
         full = {tp: (at, "") if isinstance(at, int) else at for tp, at in positions.items()}
         for tp, (at, _) in full.items():
             if at < 0:
-                raise LocalError(f"group {group}: {at} is no position to commit for {tp}")
+                raise LocalError(f"group {group}: {at} is not a position to commit for {tp}")
         return all_committed(self._coordinator.commit(group, full, store))
 
     def fetch_offsets(self, group: str, tps: Iterable[TopicPartition], store: Store) -> dict[TopicPartition, Committed]:
-        """What is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).
+        """Return what is committed: a position, NONE (nothing), or Unknown with the reason (zkconsumer.offsets.store).
 
         Raises LinkLost, CoordinatorAway or another Refused when no broker could be asked, LocalError for a release
         without that store.

@@ -162,7 +162,7 @@ def _time(value: Any, path: Path, reading: Reading) -> int | None:
         return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // _MS
     except (TypeError, ValueError, OverflowError):
         helps = "a time is written as 2015-06-01T12:00:00.000Z"
-        raise reading.unclear(path, f"{shown(value)} is no time", helps) from None
+        raise reading.unclear(path, f"{shown(value)} is not a time", helps) from None
 
 
 # ---- writing

@@ -158,4 +158,4 @@ def _read_position(said: int | Mapping[str, str] | None) -> Committed:
         return said
     if isinstance(said, Mapping):
         return Unknown(said["unreadable"])
-    raise ValueError(f"{said!r} is no position")
+    raise ValueError(f"{said!r} is not a position")

@@ -113,7 +113,7 @@ class LogReader:
         self.now = now
 
     def range(self, tp: TopicPartition, start: int, until: int | None = None) -> LogRange:
-        """Return the range start <= offset < until of a log; until None: it has no end, and silence is no failure.
+        """Return the range start <= offset < until of a log; None: it has no end, and silence is not a failure.
 
         The last set may hold messages behind until.
         """

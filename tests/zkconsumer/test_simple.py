@@ -306,7 +306,7 @@ def test_a_group_that_may_not_be_asked_for_is_refused_with_its_name(cluster: Fak
 
 
 def test_a_position_below_0_is_not_sent(cluster: FakeCluster, simple: SimpleConsumer):
-    with pytest.raises(LocalError, match="-1 is no position to commit for t/0"):
+    with pytest.raises(LocalError, match="-1 is not a position to commit for t/0"):
         simple.commit_offsets("g", {T0: -1}, "kafka")
     assert cluster.seen("offset_commit") == []
 

@@ -71,7 +71,7 @@ def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile
     for message in messages:
         count += 1
         if message.key is None or message.value is None:
-            raise MapDamaged(f"topic {topic} at {message.offset}: a message without key or value: it is no offset map")
+            raise MapDamaged(f"topic {topic} at {message.offset}: no key or no value; it does not hold an offset map")
         try:
             if message.key == MAP_KEY:
                 header = read_header(message.value.decode())
@@ -79,7 +79,7 @@ def understood(messages: Iterable[Message], topic: str, slots: Slots) -> MapFile
             records.append(read_line(message.value.decode()))
             slots.seen(message.key)
         except (ValueError, IndexError, TypeError) as why:
-            raise MapDamaged(f"topic {topic} at {message.offset}: {why}: it is no offset map") from None
+            raise MapDamaged(f"topic {topic} at {message.offset}: {why}; it does not hold an offset map") from None
     return MapFile(header, tuple(records), count)
 
 
@@ -94,7 +94,7 @@ def read_topic(
 ) -> MapFile:
     """Read the map, to the end of its leader's log.  pause() is called between requests.
 
-    What an election ends is waited for, as long as something is read each PATIENCE_S.  Raises WireError, ConsumerError.
+    Wait while an election is held, as long as something is read each PATIENCE_S.  Raises WireError, ConsumerError.
     """
     reader = LogReader(client, purpose=PURPOSE, patience_s=PATIENCE_S, sleep=sleep, now=now)
     return understood(_messages(reader, TopicPartition(topic, 0), pause), topic, slots)

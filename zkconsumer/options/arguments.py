@@ -105,14 +105,14 @@ def parse_position(text: str) -> int:
         )
     found = decimal_int(text, most=LARGEST)
     if found is None:
-        raise WrongUsage(f"{text!r} is no position: a number from 0 to {LARGEST} is expected")
+        raise WrongUsage(f"{text!r} is not a position: a number from 0 to {LARGEST} is expected")
     return found
 
 
 def parse_shift(text: str) -> int:
     """A signed number of messages, as --shift-by takes it.  Raises WrongUsage."""
     if not re.fullmatch(r"[+-]?[0-9]{1,40}", text.strip()) or abs(int(text)) > LARGEST:
-        raise WrongUsage(f"{text!r} is no number of messages: 100 or -100 is expected")
+        raise WrongUsage(f"{text!r} is not a number of messages; write 100 or -100")
     return int(text)
 
 
@@ -171,14 +171,14 @@ def _since_1970(text: str) -> Moment:
             ms = value // 1_000_000
             return Moment(ms, f"{text} is taken as nanoseconds since 1970, {iso(ms)}")
     raise WrongUsage(
-        f"{text!r} is no time: seconds since 1970 have 9 to 11 digits, milliseconds 12 to 14, nanoseconds 18 to 20; "
+        f"{text!r} is not a time: seconds since 1970 have 9 to 11 digits, milliseconds 12 to 14, nanoseconds 18 to 20; "
         "a day is written 2026-11-21"
     )
 
 
 def _no_time(text: str) -> WrongUsage:
     return WrongUsage(
-        f"{text!r} is no time: 2026-11-21T15:04:05Z (without a zone: UTC) or a number since 1970 is expected"
+        f"{text!r} is not a time: 2026-11-21T15:04:05Z (without a zone: UTC) or a number since 1970 is expected"
     )
 
 
@@ -194,7 +194,7 @@ def parse_duration(text: str) -> int:
     elif WITH_UNITS.fullmatch(text):
         ms = sum(float(n) * UNITS_MS[unit] for n, unit in re.findall(NUMBER + r"(ms|[dhms])", text))
     if not 1 <= ms < LARGEST:
-        raise WrongUsage(f"{text!r} is no length of time: 90m, 1h30m, 2d or PT1H30M is expected, more than 0")
+        raise WrongUsage(f"{text!r} is not a length of time: 90m, 1h30m, 2d or PT1H30M is expected, more than 0")
     return round(ms)
 
 

@@ -60,9 +60,9 @@ def test_assignments_name_their_partitions():
         (["t=5"], "does not say which partitions of t: write t:0=5"),
         (["t:0=-5"], "-5 is negative"),
         (["t:0"], "sets nothing"),
-        (["t:0="], "is no position"),
-        (["t:0=1e3"], "is no position"),
-        (["t:0=99999999999999999999"], "is no position"),
+        (["t:0="], "is not a position"),
+        (["t:0=1e3"], "is not a position"),
+        (["t:0=99999999999999999999"], "is not a position"),
         (["t:0=5", "t:0=6"], "t/0 is given two positions, 5 and 6"),
     ],
 )

@@ -52,5 +52,5 @@ def test_after_a_restart_slots_go_on_behind_the_newest() -> None:
 
 @pytest.mark.parametrize("pair", [(b"k", b"value"), (None, b"v"), (b'["at"]', None), (b"7", HEAD[1]), (b"[]", HEAD[1])])
 def test_a_topic_of_something_else_is_told(pair: tuple[bytes, bytes]) -> None:
-    with pytest.raises(MapDamaged, match=r"topic m at 1: .*it is no offset map"):
+    with pytest.raises(MapDamaged, match=r"topic m at 1: .*it does not hold an offset map"):
         understood(messages([HEAD, pair]), "m", Slots())
