@@ -158,6 +158,8 @@ class MirrorRun:
             promises.violated("in time", f"{QUIET_S:g} s after everything was mended {missing}")
 
     def _all_there(self) -> bool:
+        """Whether all daemons run; one that a signal ended only after everything was copied is started again."""
+        self._happenings.start_all()
         return self.promises.broken is not None or all(mirror.alive for mirror in self.world.mirrors.values())
 
     def _judge_translations(self) -> None:
