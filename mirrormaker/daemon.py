@@ -49,7 +49,7 @@ from mirrormaker.statefolder import StateFolderUnwritable, folders, must_be_writ
 from mirrormaker.status import StatusLine, StatusReporter
 from mirrormaker.systemd import Systemd, Watchdog
 from mirrormaker.target import Target
-from zkconsumer.group.ownership import some_of
+from zkconsumer.member.ownership import some_of
 
 log = logging.getLogger(__name__)
 

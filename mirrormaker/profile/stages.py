@@ -24,6 +24,7 @@ OWNERS = (
     ("kazoo", "ZooKeeper"),
     ("zkconsumer.session", "ZooKeeper"),
     ("zkconsumer.group", "ZooKeeper"),
+    ("zkconsumer.member", "ZooKeeper"),
     ("zkconsumer.kafkagroup", "ZooKeeper"),
     ("mirrormaker.zookeeper", "ZooKeeper"),
     ("producer.zookeeper", "ZooKeeper"),

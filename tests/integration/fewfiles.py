@@ -13,7 +13,7 @@ import sys
 import kazoo.handlers.gevent  # noqa: F401  # what a program that runs for long has loaded
 
 import producer.zookeeper  # noqa: F401
-import zkconsumer.group.member  # noqa: F401
+import zkconsumer.member.member  # noqa: F401
 from groundwork.logs import set_up_logging
 from groundwork.options import load
 from producer.config import ProducerConfig

@@ -15,7 +15,7 @@ from localkafka.client import ClusterClient
 from localkafka.load import Load, Mixture
 from localkafka.waiting import wait_until
 from tests.integration.readers import Reader, committed, places, shares, wait_for_messages
-from zkconsumer.engine import groupassignment
+from zkconsumer.group import audit
 
 pytestmark = pytest.mark.real
 MIXED = Mixture(0.5, (0, 1, 2))
@@ -117,7 +117,7 @@ def test_a_live_group_whose_nodes_are_deleted_goes_on_where_it_was_and_idle_offs
     source, unique, load, monkeypatch
 ):
     """With auto.offset.reset largest, that is what was neither read nor committed before is read."""
-    monkeypatch.setattr(groupassignment, "AUDIT_S", 0.5)
+    monkeypatch.setattr(audit, "AUDIT_S", 0.5)
     topic, group, zk = unique.topic(), unique.group(), source.registry().zk
     source.create_topic(topic, 4)
     largest = {**OURS, "auto_offset_reset": "largest"}

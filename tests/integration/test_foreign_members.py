@@ -263,7 +263,7 @@ def _audit_twice(ours: Reader) -> None:
     """As the timer does each 30 s."""
     engine = ours.connector._engine
     for _ in range(2):
-        ours.connector._hub.call(engine.assignment.member.audit)
+        ours.connector._hub.call(engine.assignment.audit.audit)
 
 
 def test_a_white_list_without_a_black_one_chooses_what_java_chooses():

@@ -15,7 +15,7 @@ from kafkawire.model import Broker, BrokerPartition, TopicPartition, broker_name
 from kafkawire.znodes import v07, v08
 from kafkawire.znodes.group import STATIC, Registration
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.engine.groupassignment import must_be_of_this_generation
+from zkconsumer.engine.zookeeperassignment import must_be_of_this_generation
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.topicnodes import read_topic_nodes
 from zkconsumer.options.config import ConsumerConfig

@@ -39,8 +39,8 @@ from tests.simulation.network import Network
 from tests.simulation.process import Process, Timeline
 from tests.simulation.virtual import Disk, Files, here
 from tests.simulation.zookeeper import Link, SimClient, SimZookeeper, client_for
-from zkconsumer.engine import groupassignment
 from zkconsumer.errors import ConsumerError
+from zkconsumer.group import audit
 from zkconsumer.session import zksession
 
 CRASHED = 1  # exit code of a program that ends with an exception
@@ -227,7 +227,7 @@ def settle() -> None:
         (Signals, "take", lambda self: None),
         (Happenings, "attach", _attach),
         (Happenings, "detach", lambda self: None),
-        (groupassignment, "AUDIT_S", 1e6),  # it would hide a watch that was missed
+        (audit, "AUDIT_S", 1e6),  # it would hide a watch that was missed
         (zksession, "BEATS_PER_TIMEOUT", 6),
         (zksession, "LOOK_S", 0.5),
         (zksession, "KazooClient", _kazoo),

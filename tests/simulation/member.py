@@ -12,15 +12,12 @@ from typing import Any
 
 from groundwork.tasks import Event, TaskGroup
 from kafkawire.dialects import dialect
-from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import Registration
 from tests.simulation.partition import Reader
 from tests.simulation.process import Process
 from tests.simulation.zookeeper import Link, SimClient, SimSession, SimZookeeper
-from zkconsumer.engine.groupassignment import GroupAssignment
+from zkconsumer.engine.zookeeperassignment import ZookeeperAssignment
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.group.claims import Claims
 from zkconsumer.group.topicnodes import read_creations
 from zkconsumer.listeners import ConsumerListener, ListenerCalls
 from zkconsumer.offsets.commits import BeforeCommit, Commits
@@ -46,7 +43,7 @@ CONFIG = load_consumer(
 )
 
 
-class Assignment(GroupAssignment):
+class Assignment(ZookeeperAssignment):
     """The real one, but for what it would connect to."""
 
     def __init__(
@@ -72,7 +69,7 @@ class Assignment(GroupAssignment):
             tasks=tasks,
             lease=reader.lease,
             on_state=self._session_state,
-            on_fence=self._fence,
+            on_fence=self._lease_over,
         )
         cursors = reader.cursors
         zookeeper = ZookeeperOffsets(
@@ -83,7 +80,6 @@ class Assignment(GroupAssignment):
             may_be_recreated=lambda topic: self._reader.may_be_recreated(topic),
         )
         self._store = GroupOffsets("zookeeper", zookeeper, zookeeper, deleted=zookeeper.deleted)  # Kafka is never asked
-        self._claims = Claims(self.session, DIALECT.znodes, GROUP, on_lost=self._owner_lost, on_free=self._freed)
         self.commits = Commits(
             self._store,
             GROUP,
@@ -93,26 +89,22 @@ class Assignment(GroupAssignment):
             before=before_commit,
         )
         self.fetchers = reader  # type: ignore[assignment]
-        self._make = reader.make
         context: Any = SimpleNamespace(
             config=CONFIG,
             dialect=DIALECT,
             consumer_id=consumer_id,
             registration=registration,
             cursors=cursors,
+            make_cursor=reader.make,
             listener=self._listener,
             on_event=on_event,
-            tasks=tasks,
         )
-        self.member = self._member_of(context)
-
-    def _take(self, tp: TopicPartition, thread: str, reset: str) -> Cursor:
-        return self._make(tp, thread, reset)
+        self._make_member(context)
 
     def begin(self, process: Process, server: SimZookeeper, link: Link) -> SimClient:
         client: SimClient = self.session.begin(process, server, link)  # type: ignore[attr-defined]
-        self._tasks.spawn("member", self.member.run)
-        self._tasks.spawn("audit", self._audit)
+        self._tasks.spawn("member", self._run)
+        self._tasks.spawn("audit", self.audit.run)
         self._tasks.spawn(
             "commits", self.commits.run, COMMIT_S, lambda: list(self.fetchers.cursors.values()), self.may_commit
         )

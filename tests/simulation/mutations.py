@@ -16,10 +16,11 @@ from groundwork.clocks import Moment
 from kafkawire.model import TopicPartition
 from tests.simulation.zookeeper import SimClient
 from zkconsumer.fetching.progress import DeliveryTicket, Progress
+from zkconsumer.group.claimactions import ClaimActions
 from zkconsumer.group.claims import Claims
-from zkconsumer.group.executor import RebalanceExecutor
 from zkconsumer.group.groupreader import GroupReader
-from zkconsumer.group.steps import Action, Report
+from zkconsumer.member.executor import Executor
+from zkconsumer.member.steps import Action, Report
 from zkconsumer.session import lease
 from zkconsumer.session.lease import Lease
 
@@ -28,7 +29,7 @@ Patch = tuple[Any, str, Callable[[Any], Callable[..., Any]]]  # of what, which m
 
 def _release_before_commit(commit: Any) -> Callable[..., Any]:
     def mutated(self: Any, action: Action) -> Report:
-        self._claims.release(action.assignment)
+        self.group._claims.release(action.assignment)
         found: Report = commit(self, action)
         return found
 
@@ -51,7 +52,7 @@ def _as_read_before(locate: Any) -> Callable[..., Any]:
     def mutated(self: Any, action: Action) -> Report:
         found: Report = locate(self, action)
         for tp in action.assignment:
-            self._located[tp] = self._read_early.pop(tp)
+            self._located[tp] = self.group._read_early.pop(tp)
         return found
 
     return mutated
@@ -110,10 +111,10 @@ def _no_margin(margin_of: Any) -> Callable[..., float]:
 
 
 MUTATIONS: dict[str, list[Patch]] = {
-    "release before commit": [(RebalanceExecutor, "_commit", _release_before_commit)],
+    "release before commit": [(Executor, "_commit", _release_before_commit)],
     "read before claim": [
-        (RebalanceExecutor, "_claim", _read_before_claim),
-        (RebalanceExecutor, "_locate", _as_read_before),
+        (ClaimActions, "_claim", _read_before_claim),
+        (Executor, "_locate", _as_read_before),
     ],
     "no fence": [(Lease, "beat_answered", _lease_without_end)],
     "a lease by a clock that stands still in a suspend": [

@@ -31,8 +31,8 @@ from tests.simulation.partition import Log, Reader
 from tests.simulation.process import Process, Timeline
 from tests.simulation.schedule import NAMES, SERVERS, GroupEvent, Schedule, shrink
 from tests.simulation.zookeeper import SESSION_S, Link, Server, SimClient, SimZookeeper
-from zkconsumer.engine import groupassignment
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.group import audit
 from zkconsumer.session import zksession
 from zkconsumer.session.lease import Lease
 
@@ -346,18 +346,18 @@ def virtual_time() -> Iterator[None]:
     Garbage is collected between schedules (run)."""
     names = [name for name in sys.modules if name.partition(".")[0] in ("zkconsumer", "groundwork")]
     timed = [sys.modules[name] for name in names if vars(sys.modules[name]).get("now") is time.monotonic]
-    audit_s, beats = groupassignment.AUDIT_S, zksession.BEATS_PER_TIMEOUT
+    audit_s, beats = audit.AUDIT_S, zksession.BEATS_PER_TIMEOUT
     for module in timed:
         module.now = CLOCK  # type: ignore[attr-defined]
     real = clocks.monotonic, clocks.boot, clocks.wall
     clocks.monotonic, clocks.boot, clocks.wall = CLOCK, BOOT, WALL
-    groupassignment.AUDIT_S, zksession.BEATS_PER_TIMEOUT = 1e6, 6
+    audit.AUDIT_S, zksession.BEATS_PER_TIMEOUT = 1e6, 6
     collected = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        groupassignment.AUDIT_S, zksession.BEATS_PER_TIMEOUT = audit_s, beats
+        audit.AUDIT_S, zksession.BEATS_PER_TIMEOUT = audit_s, beats
         if collected:
             gc.enable()
         for module in timed:

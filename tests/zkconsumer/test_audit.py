@@ -10,8 +10,9 @@ import pytest
 from kafkawire.model import TopicPartition
 from kafkawire.znodes import v08 as znodes
 from zkconsumer.group.claims import AUDIT_NODES, AUDIT_SHARE, Claims
-from zkconsumer.group.rebalance import begin, step
-from zkconsumer.group.steps import Do, Finished, GroupRead, OwnerLost
+from zkconsumer.group.rebalance import ClaimingMember
+from zkconsumer.member.machine import begin, step
+from zkconsumer.member.steps import Do, Finished, GroupRead, OwnerLost
 from zkconsumer.session.zkcalls import Node, WriteOutcome
 
 OURS, OTHERS = 7, 8
@@ -143,7 +144,7 @@ def test_a_partition_that_was_lost_before_its_claim_is_reported_is_held_no_more(
     """Else every audit would report its new owner's node as taken from us."""
     world = World(1)
     (tp,) = world.tps
-    state, _ = begin(3, 1000)
+    state, _ = begin(ClaimingMember(3, 1000))
     state, (read,) = step(state, Finished(state.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {tp: "g_m-0"}))
     world.session.nodes[world.path(tp)] = Node(b"g_other-0", 0, OTHERS)

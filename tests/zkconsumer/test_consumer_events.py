@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from groundwork.logs import set_up_logging
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent, log_event, logger_of
-from zkconsumer.group import rebalance
-from zkconsumer.group.memberstate import MemberState
-from zkconsumer.group.steploop import StepLoop
-from zkconsumer.group.steps import Action, Do, Phase
-from zkconsumer.kafkagroup import lifecycle
+from zkconsumer.group.rebalance import ClaimingMember
+from zkconsumer.kafkagroup.lifecycle import JoiningMember
+from zkconsumer.member.machine import begin, step
+from zkconsumer.member.member import Member
+from zkconsumer.member.steps import Action, Close, Do, Failed, Finished, GroupRead, Refused, Report
 
 
 @pytest.fixture
@@ -69,38 +69,35 @@ def test_each_of_several_connectors_names_itself_and_none_holds_back_another(out
 
 def test_a_share_that_stays_short_is_one_outage_however_often_it_is_tried() -> None:
     events: list[ConsumerEvent] = []
-    resting: list[Phase] = []
-    executor = SimpleNamespace(do=lambda action: None, drop=lambda assignment: None)
-    first = rebalance.begin(4, 10)
-    states = [
-        (first[0], [Action(Do.ALARM, text=f"no full share after {tries} tries, still trying: held")])
-        for tries in (4, 8, 12)
-    ]
-    states.append((replace(first[0], phase=Phase.CLOSED), []))
-    loop = StepLoop[MemberState, Action, object](
-        (first[0], []),
-        lambda state, event: states.pop(0),
-        executor=executor,
-        entered=lambda state: resting.append(state.phase),
-        tasks=None,  # type: ignore[arg-type]  # no action is begun
-        on_event=events.append,
-        name="t",
-    )
-    for _ in range(4):
-        loop.note("next")
-    loop.run()
-    assert [event.kind for event in events] == ["outage", "rebalance", "rebalance"]
-    assert (resting, loop.closed.is_set()) == ([Phase.CLOSED], True)
-    loop.complete()
-    loop.complete()
-    [over] = [event for event in events if event.kind == "over"]
-    assert over.text.startswith("the full share is read, ")
+    fails = iter(range(12))
+
+    def do(action: Action) -> Report:
+        match action.do:
+            case Do.REGISTER if next(fails, None) is not None:
+                return Failed(action.turn, "held")
+            case Do.READ:
+                return GroupRead(action.turn, {})
+            case _:
+                return Finished(action.turn)
+
+    def as_seen() -> str:
+        member.note(Close())  # everything is read
+        return ""
+
+    executor: Any = SimpleNamespace(do=do, group=SimpleNamespace(as_seen=as_seen))
+    tasks: Any = SimpleNamespace(spawn=lambda name, run, action: run(action))
+    member = Member(ClaimingMember(4, 10), executor=executor, tasks=tasks, on_event=events.append)
+    member.run()
+    told = [event for event in events if not event.text.startswith("waiting to try again")]
+    assert [event.kind for event in told] == ["outage", "rebalance", "rebalance", "rebalance", "over"]
+    assert told[-1].text.startswith("the full share is read, ")
+    assert (member.closed.is_set(), member.rounds) == (True, 12 + 2)
 
 
 def test_a_refused_join_is_called_so_and_not_an_outage(out: io.StringIO) -> None:
-    state, _ = lifecycle.begin(4, 100)
-    _, actions = lifecycle.step(state, lifecycle.Refused(state.turn, "no strategy in common"))
-    (alarm,) = [action for action in actions if action.do is lifecycle.Do.ALARM]
+    state, _ = begin(JoiningMember(4, 100))
+    _, actions = step(state, Refused(state.turn, "no strategy in common"))
+    (alarm,) = [action for action in actions if action.do is Do.ALARM]
     log_event(ConsumerEvent(alarm.alarm, alarm.text))
     assert (
         'level=warning at=zkconsumer.events event=join-refused msg="refused: no strategy in common"' in out.getvalue()

@@ -16,8 +16,8 @@ from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.cursor import Cursor, DeliveredSet
-from zkconsumer.group.ownership import OwnedPartitions
 from zkconsumer.listeners import NO_LISTENER
+from zkconsumer.member.ownership import OwnedPartitions
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 

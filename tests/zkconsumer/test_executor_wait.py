@@ -9,31 +9,20 @@ import pytest
 
 from groundwork.tasks import now, sleep
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.group import executor as module
-from zkconsumer.group.executor import RebalanceExecutor
-from zkconsumer.group.steps import Action, Do, Finished
+from zkconsumer.group import claimactions
+from zkconsumer.group.claimactions import ClaimActions
 from zkconsumer.group.verify import SESSIONLESS
+from zkconsumer.member.executor import Executor, GroupActions
+from zkconsumer.member.history import TopicHistory
+from zkconsumer.member.steps import Action, Do, Finished
 from zkconsumer.session.zksession import SessionState
 
 NOBODY: Any = None  # waiting asks nobody
 
 
 def test_a_node_that_went_ends_one_wait_only() -> None:
-    executor = RebalanceExecutor(
-        session=NOBODY,
-        group=NOBODY,
-        claims=NOBODY,
-        fetchers=NOBODY,
-        commits=NOBODY,
-        store=NOBODY,
-        make_cursor=NOBODY,
-        cursors={},
-        config=NOBODY,
-        on_event=NOBODY,
-        listener=NOBODY,
-        closing=lambda: False,
-    )
-    executor.freed.set()
+    executor = Executor(GroupActions({}, TopicHistory(NOBODY)), NOBODY, NOBODY, lambda: False)
+    executor.group.freed.set()
     began = now()
     assert executor.do(Action(Do.WAIT, 1, wait_ms=60_000)) == Finished(1)
     assert now() - began < 30
@@ -45,7 +34,7 @@ def test_a_node_that_went_ends_one_wait_only() -> None:
 def test_a_second_member_with_one_consumer_id_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waited for ever, at info, without a word of the option that made it wait."""
     told: list[ConsumerEvent] = []
-    monkeypatch.setattr(module, "REPORT_AFTER_S", 0.0)
+    monkeypatch.setattr(claimactions, "REPORT_AFTER_S", 0.0)
 
     class Held:
         consumer_id = "g_one"
@@ -59,23 +48,20 @@ def test_a_second_member_with_one_consumer_id_names_the_option(monkeypatch: pyte
         def wait_for_id(self, seconds: float) -> None:
             sleep(0.001)
 
-    def registered(fixed: str | None, group: Held) -> None:
+    def registered(fixed: str | None, group: Any) -> None:
         told.clear()
-        executor = RebalanceExecutor(
+        actions = ClaimActions(
             session=SimpleNamespace(state=SessionState.CONNECTED, fenced=False),
             group=group,
             claims=SimpleNamespace(sweep=list),
-            fetchers=NOBODY,
             commits=NOBODY,
             store=NOBODY,
-            make_cursor=NOBODY,
-            cursors={},
+            owned=SimpleNamespace(cursors={}),
             config=SimpleNamespace(consumer_id=fixed),
             on_event=told.append,
-            listener=NOBODY,
             closing=lambda: False,
         )
-        assert executor.do(Action(Do.REGISTER, 1)) == Finished(1)
+        assert actions.own[Do.REGISTER](Action(Do.REGISTER, 1)) == Finished(1)
 
     for fixed, kind in (("one", "claim"), (None, "rebalance")):
         registered(fixed, Held())

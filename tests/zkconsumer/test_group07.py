@@ -11,7 +11,7 @@ from kafkawire.model import BrokerPartition
 from kafkawire.znodes.group import BLACK_LIST, STATIC, WHITE_LIST, Registration
 from mirrormaker.options import SourceOptions
 from tests.fakes.znodes import FakeZookeeper
-from zkconsumer.engine.groupassignment import must_be_of_this_generation
+from zkconsumer.engine.zookeeperassignment import must_be_of_this_generation
 from zkconsumer.errors import ConsumerError
 from zkconsumer.group import membership
 from zkconsumer.group.membership import Group, Unreadable, assignment_of

@@ -24,6 +24,7 @@ from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.offsetstores import GroupRecords, _Channel, _KafkaStore, _left_zookeeper
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.member.steps import SessionLost
 from zkconsumer.offsets.coordinator import Coordinator
 from zkconsumer.offsets.group import GroupOffsets
 from zkconsumer.offsets.kafka import KafkaOffsets
@@ -119,7 +120,7 @@ def test_only_a_migration_s_mark_says_that_zookeeper_was_left(data: bytes | None
     assert _left_zookeeper(zookeeper.session(), "g") is left
 
 
-def test_the_fence_of_a_member_in_zookeeper_cuts_off_a_commit_that_is_in_flight():
+def test_the_fence_of_a_member_cuts_off_a_commit_that_is_in_flight():
     """Left alone it would wait out its time-out, and hold up the commits of what is assigned after the fence."""
     answers, lease, done = threading.Event(), held(), list[str]()
     results: dict[TopicPartition, Exception | None] = {}
@@ -131,13 +132,12 @@ def test_the_fence_of_a_member_in_zookeeper_cuts_off_a_commit_that_is_in_flight(
         asked = Coordinator(lambda: brokers, links, D, 1, 10, 5000, sleep=tasks.sleep, now=tasks.now)
         store = GroupOffsets("kafka", MemoryOffsets(), KafkaOffsets(asked), close=links.end, cut=links.close)
 
-        def session_lost() -> None:
+        def lost(event: object) -> None:
             lease.revoke()
             done.append("cursors")
 
         fenced: Any = SimpleNamespace(
-            member=SimpleNamespace(session_lost=session_lost),
-            session=SimpleNamespace(hosts="zk:2181"),
+            member=SimpleNamespace(lost=lost),
             _on_fence=lambda: done.append("senders"),
             _store=store,
             _on_event=lambda event: done.append(event.kind),
@@ -146,7 +146,7 @@ def test_the_fence_of_a_member_in_zookeeper_cuts_off_a_commit_that_is_in_flight(
         with tasks.deadline(10.0):
             while not cluster.seen("offset_commit"):
                 tasks.sleep(0.01)
-            GroupAssignment._fence(fenced)
+            GroupAssignment._fence(fenced, SessionLost(), "lease over")
             assert commit.join(5.0)
         answers.set()
         links.end()

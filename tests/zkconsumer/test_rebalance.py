@@ -6,9 +6,9 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import BACKOFF_MS, MAX_RETRIES
-from zkconsumer.group.membership import GroupChange
-from zkconsumer.group.rebalance import begin, step
-from zkconsumer.group.steps import (
+from zkconsumer.group.rebalance import ClaimingMember
+from zkconsumer.member.machine import begin, step
+from zkconsumer.member.steps import (
     Changed,
     ClaimsRefused,
     Do,
@@ -22,12 +22,12 @@ from zkconsumer.group.steps import (
 )
 
 T0, T1, T2 = (TopicPartition("t", p) for p in range(3))
-CHANGED = Changed(GroupChange.IDS)
+CHANGED = Changed()
 
 
 def settled(share):
     """A member that reads its share."""
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     state, _ = step(state, Finished(state.turn))
     return finish_round(state, share)
 
@@ -71,7 +71,7 @@ def test_a_late_report_changes_nothing():
 
 
 def test_a_report_that_answers_another_question_is_an_error():
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     with pytest.raises(ValueError, match="GroupRead is not a report for a member that is registering"):
         step(state, GroupRead(state.turn, {}))
 
@@ -85,7 +85,7 @@ def test_stopping_cannot_fail():
 
 
 def test_an_owner_node_lost_before_its_claim_is_reported_is_not_owned():
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     state, (read,) = step(state, Finished(state.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
     state, actions = step(state, OwnerLost(frozenset([T0])))
@@ -96,7 +96,7 @@ def test_an_owner_node_lost_before_its_claim_is_reported_is_not_owned():
 
 
 def test_a_partition_lost_while_its_fetcher_starts_is_started_again_once_it_is_back():
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     state, (read,) = step(state, Finished(state.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0"}))
     state, (locate,) = step(state, Finished(claim.turn))
@@ -116,7 +116,7 @@ def test_an_owner_node_we_do_not_count_on_is_nothing_to_us():
 
 def after_the_alarm(share):
     """A member that was refused until its alarm, at its next claim."""
-    state, (action,) = begin(MAX_RETRIES, BACKOFF_MS)
+    state, (action,) = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     while not (action.do is Do.CLAIM and state.tries >= MAX_RETRIES):
         report = {
             Do.REGISTER: Finished(action.turn),
@@ -129,7 +129,7 @@ def after_the_alarm(share):
 
 
 def test_all_or_nothing_until_the_alarm_and_then_what_can_be_had_is_kept():
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     state, (read,) = step(state, Finished(state.turn))
     state, (claim,) = step(state, GroupRead(read.turn, {T0: "c-0", T1: "c-0"}))
     assert (read.accept_partial, claim.accept_partial) == (False, False)
@@ -166,7 +166,7 @@ def test_a_member_that_was_left_out_keeps_us_from_being_settled():
 
 
 def test_an_alarm_names_the_first_owners_and_counts_the_rest():
-    state, _ = begin(1, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(1, BACKOFF_MS))
     state, (read,) = step(state, Finished(state.turn))
     many = {TopicPartition("t", p): "other-0" for p in range(20)}
     state, (claim,) = step(state, GroupRead(read.turn, dict.fromkeys(many, "c-0")))
@@ -175,7 +175,7 @@ def test_an_alarm_names_the_first_owners_and_counts_the_rest():
 
 
 def test_a_settled_round_starts_the_count_of_tries_anew():
-    state, _ = begin(MAX_RETRIES, BACKOFF_MS)
+    state, _ = begin(ClaimingMember(MAX_RETRIES, BACKOFF_MS))
     state, (wait,) = step(state, Failed(state.turn, "ZooKeeper is away"))
     state, (register,) = step(state, Finished(wait.turn))
     assert (register.do, state.tries) == (Do.REGISTER, 1)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.rebalance.world import World
-from zkconsumer.group.steps import Do
+from zkconsumer.member.steps import Do
 
 NAMES = ["a", "b", "c"]
 BREAKABLE = [Do.REGISTER, Do.READ, Do.COMMIT, Do.RELEASE, Do.CLAIM, Do.LOCATE, Do.LEAVE]
@@ -45,7 +45,7 @@ def happen(world, event, rng):
         case ("steps", count):
             for _ in range(count):
                 if world.movable():
-                    world.move(rng.choice(world.movable()))
+                    world.step(rng.choice(world.movable()))
         case ("foreign", partition) if TopicPartition("t", partition) not in world.owners:
             world.foreign(TopicPartition("t", partition), "x-0")
         case ("free", partition) if TopicPartition("t", partition) in strange(world):

@@ -8,9 +8,10 @@ from typing import Any
 
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.group.executor import RebalanceExecutor, _Place
-from zkconsumer.group.ownership import OwnedPartitions
-from zkconsumer.group.steps import Action, Do
+from zkconsumer.group.claimactions import ClaimActions, _Place
+from zkconsumer.member.executor import Executor
+from zkconsumer.member.ownership import OwnedPartitions
+from zkconsumer.member.steps import Action, Do
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 NOBODY: Any = None
@@ -40,6 +41,8 @@ class Parked:
 class Offsets:
     """A store; before(): called in each read, as what happens while it is waited for."""
 
+    out_of_sync = frozenset[TopicPartition]()
+
     def __init__(self, held: Committed) -> None:
         self.held = held
         self.before: Callable[[], object] = lambda: None
@@ -63,6 +66,26 @@ def parts(store: Offsets, on_event: Callable[[ConsumerEvent], object]) -> dict[s
     }
 
 
+def member_of(
+    store: Offsets, claims: Any, on_event: Callable[[ConsumerEvent], object]
+) -> tuple[Executor, ClaimActions]:
+    """The executor of a member in ZooKeeper, and its actions."""
+    some = parts(store, on_event)
+    owned = OwnedPartitions(**some)
+    actions = ClaimActions(
+        session=NOBODY,
+        group=SimpleNamespace(creations={}),  # type: ignore[arg-type]
+        claims=claims,
+        commits=some["commits"],
+        store=store,  # type: ignore[arg-type]
+        owned=owned,
+        config=some["config"],
+        on_event=on_event,
+        closing=lambda: False,
+    )
+    return Executor(actions, owned, some["config"], lambda: False), actions
+
+
 def test_a_seek_while_an_unpark_reads_the_offset_again_is_not_overwritten() -> None:
     """The program's seek was lost: reading went on at the committed offset."""
     store = Offsets(TORN)
@@ -79,13 +102,10 @@ def test_where_a_partition_was_taken_is_not_where_it_goes_on_after_a_seek() -> N
     """An event said that it goes on where it was taken from this member, and it went on where the program sought."""
     told: list[ConsumerEvent] = []
     store = Offsets(TORN)
-    group: Any = SimpleNamespace(creations={})
-    executor = RebalanceExecutor(
-        session=NOBODY, group=group, claims=NOBODY, closing=lambda: False, **parts(store, told.append)
-    )
-    executor._taken[TP] = _Place(7, None)
+    executor, actions = member_of(store, NOBODY, told.append)
+    actions._taken[TP] = _Place(7, None)
     executor.do(Action(Do.LOCATE, 1, {TP: "g-0"}))
-    executor.cursors[TP].reset_to(500)
+    executor.owned.cursors[TP].reset_to(500)
     executor.do(Action(Do.LOCATE, 2, {TP: "g-0"}))
     assert [event.kind for event in told] == ["unread"]
 
@@ -93,16 +113,13 @@ def test_where_a_partition_was_taken_is_not_where_it_goes_on_after_a_seek() -> N
 def test_a_partition_that_is_taken_twice_goes_on_where_it_was_committed_last() -> None:
     """Taken again before the first commit after its offset was deleted, it began by auto.offset.reset: with largest all
     that had not been read was passed over."""
-    group: Any = SimpleNamespace(creations={})
-    claims: Any = SimpleNamespace(held={TP}, forget=list)
-    executor = RebalanceExecutor(
-        session=NOBODY, group=group, claims=claims, closing=lambda: False, **parts(Offsets(12), lambda event: None)
-    )
+    store = Offsets(12)
+    executor, _ = member_of(store, SimpleNamespace(held={TP}, forget=list), lambda event: None)
     begun = []
     for held in (12, NONE, NONE):
-        executor._store.held = held  # type: ignore[attr-defined]
+        store.held = held
         for turn, do in enumerate((Do.LOCATE, Do.START)):
             executor.do(Action(do, turn, {TP: "g-0"}))
-        begun.append(executor.cursors[TP].position)
+        begun.append(executor.owned.cursors[TP].position)
         executor.drop({TP: "g-0"})
     assert begun == [12, 12, 12]

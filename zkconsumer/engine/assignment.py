@@ -1,7 +1,8 @@
 """Assignment source: where a connector's partitions come from, a group or a list.
 
-    groupassignment.py         a member of a group in ZooKeeper: claims, rebalances, the lease
-    coordinatedassignment.py   a member of a group on Kafka's coordinator (option `coordination`)
+    groupassignment.py         a member of a group, of either kind (option `coordination`):
+    zookeeperassignment.py     in ZooKeeper
+    coordinatedassignment.py   on Kafka's coordinator
     fixedassignment.py         the option `partitions`: a list
 
 It decides which partitions are read and from which offset, where their leaders are found, where offsets are kept, and

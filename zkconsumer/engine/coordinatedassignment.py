@@ -1,9 +1,8 @@
-"""Group on Kafka's own coordinator: an assignment source without ZooKeeper, together with members of the Java consumer.
+"""Group on Kafka's own coordinator as an assignment source: together with members of the Java consumer, no ZooKeeper.
 
 connect    a broker answers; it and the configured release can coordinate groups; with zookeeper.connect, the group must
            have left ZooKeeper
-take part  join the group; failures are retried forever, except a refusal of the first join
-leave      wait until delivered messages are done, commit, then LeaveGroup
+leave      like every group; then all connections end
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from groundwork import clocks
-from groundwork.executor import ThreadExecutor
-from groundwork.options import specs
 from groundwork.tasks import TaskGroup, connect, now, sleep
 from kafkawire.cluster.metadata import MetadataSource, NothingKnown
 from kafkawire.cluster.metadata import Unreachable as NoBroker
@@ -26,22 +23,21 @@ from kafkawire.net.links import Links
 from kafkawire.protocol.grouprequests import tells_rebalance_timeout
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
+from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.offsetstores import store_of_coordinated
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.leaders import CurrentLeaders, RefreshedLeaders
-from zkconsumer.group.ownership import OwnedPartitions
 from zkconsumer.kafkagroup import requests
-from zkconsumer.kafkagroup.executor import GroupExecutor
 from zkconsumer.kafkagroup.heartbeats import Heartbeats
-from zkconsumer.kafkagroup.lifecycle import Claim
-from zkconsumer.kafkagroup.member import GroupMember
+from zkconsumer.kafkagroup.joinactions import JoinActions
+from zkconsumer.kafkagroup.lifecycle import JoiningMember
+from zkconsumer.kafkagroup.offsets import ClaimedOffsets
 from zkconsumer.kafkagroup.requests import MemberRequests
 from zkconsumer.kafkagroup.topics import GroupTopics
+from zkconsumer.member.steps import Changed, Claim, Fenced, Rebalancing
 from zkconsumer.offsets.commits import CommitRetries
 from zkconsumer.offsets.coordination import check_copied, must_have_left_zookeeper
-from zkconsumer.offsets.group import OffsetsStatus
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.modeswitch import committed_partitions
 from zkconsumer.options.config import LAST_COMMIT_MS
@@ -49,29 +45,17 @@ from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import SessionState, ZkSession
 
 METADATA_MS = 10_000  # a broker that is silent for longer would block requests to the others
-FIRST_JOIN_S = 10.0  # creating streams waits that long for a first rebalance; then the member keeps trying
-SUBSCRIBED_POLL_S = 0.02
-SILENT_PART = 3  # divisor of the time for which an answered heartbeat proves the session
 CLOSED_AT_START = "the connector was shut down while it started"
 
 
-class CoordinatedAssignment:
-    """Group member of a connector.  on_fence(): the member is fenced, and all cursors are already dropped."""
+class CoordinatedAssignment(GroupAssignment):
+    """Member of a group on Kafka's coordinator."""
 
     def __init__(self, context: EngineContext, on_fence: Callable[[], object]) -> None:
+        super().__init__(context, on_fence)
         config = context.config
-        self._config = config
-        self._dialect = context.dialect
-        self._versions = context.versions
-        self._watch_hub = context.watch_hub
         self._registration = context.registration
-        self._tasks = context.tasks
-        self._lease = context.lease
-        self._listener = context.listener
-        self._on_event = context.on_event
-        self._on_fence = on_fence
-        self._leaving = False
-        self._away_since: float | None = None  # set while the coordinator is unreachable
+        self._ended = False
         self._connect = config.kafka_security.connect(connect)
         asking = context.versions.connect(self._connect)
         self._links = Links(config.client_name, asking, min(config.socket_timeout_ms, METADATA_MS))
@@ -101,8 +85,7 @@ class CoordinatedAssignment:
             on_over=self._lease_over,
             on_state=self._state_changed,
         )
-        self._executor = ThreadExecutor(context.hub)
-        self._store = store_of_coordinated(
+        self._store: ClaimedOffsets = store_of_coordinated(
             config=config,
             versions=context.versions,
             leaders=self.leaders,
@@ -116,35 +99,16 @@ class CoordinatedAssignment:
         )
         self.commits = context.commits(self._store, self._still_ours, self._retries)
         self.fetchers = context.fetchers(self.leaders)
-        self.member = self._member_of(context)
-
-    def _member_of(self, context: EngineContext) -> GroupMember:
-        self._owned = owned = OwnedPartitions(
-            cursors=context.cursors,
-            fetchers=self.fetchers,
-            commits=self.commits,
-            store=self._store,
-            make_cursor=context.make_cursor,
-            config=context.config,
-            listener=context.listener,
-            on_event=context.on_event,
-        )
-        executor = GroupExecutor(
+        self._owned = self._owned_by(context)
+        self._actions: JoinActions = JoinActions(
             members=self._requests,
             heartbeats=self._heartbeats,
             topics=self._topics,
-            owned=owned,
-            config=context.config,
-            on_event=context.on_event,
-            closing=lambda: self.member.closing,
-        )
-        return GroupMember(
-            executor=executor,
-            topics=self._topics,
-            tasks=context.tasks,
-            config=context.config,
+            owned=self._owned,
+            config=config,
             on_event=context.on_event,
         )
+        self.member = self._member_of(JoiningMember(config.alarm_after, config.backoff_ms))
 
     def _rebalance_timeout_ms(self) -> int:
         """Return how long the coordinator waits for us to join: before 0.10.1 as long as a session."""
@@ -173,9 +137,9 @@ class CoordinatedAssignment:
         except NothingKnown:
             pass  # the brokers have just started: the topics are read again until they know them
         except NoBroker as e:
-            if self._leaving:  # our own shutdown closed the connection
+            if self._ended:  # our own shutdown closed the connection
                 raise Closed(CLOSED_AT_START) from e
-            why = self._why_never()
+            why = self._why_never(self._brokers())
             if why is not None:
                 raise ConsumerError(f"{why}; nothing was joined") from e
             raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
@@ -209,26 +173,28 @@ class CoordinatedAssignment:
             tasks.stop(1.0)
             session.close()
 
-    def _why_never(self) -> str | None:
-        return self._versions.refusal(self._brokers(), specs(type(self._config))["version"].key, self._connect)
+    def _loops(self) -> Mapping[str, Callable[[], object]]:
+        beats = {"heartbeats": self._heartbeats.run, "lease": self._heartbeats.guard}
+        return {**beats, "topics": self._watch_topics, "member": self.member.run}
 
-    def take_part(self) -> None:
-        self._tasks.spawn("heartbeats", self._heartbeats.run)
-        self._tasks.spawn("lease", self._heartbeats.guard)
-        self._tasks.spawn("topics", self.member.watch_topics)
-        self._tasks.spawn("member", self.member.run)
-        self._watch_hub(min(self._session_timeout_ms(), self._rebalance_timeout_ms()))
-        self.member.first_round.wait(timeout=FIRST_JOIN_S)
-        if self.member.refusal:
-            raise ConsumerError(self.member.refusal)
-
-    def leave(self, timeout_s: float) -> None:
-        self._leaving = True
-        self.member.close()
-        self.member.closed.wait(timeout=timeout_s)
+    def _watch_topics(self) -> None:
+        """Read the topics again each metadata.max.age.ms, while we are a member; changes make the group rebalance."""
+        while True:
+            sleep(self._config.metadata_max_age_ms / 1000)
+            turn = self.member.state.turn
+            if not self.member.settled:
+                continue  # each join reads them
+            try:
+                changed = self._actions.changed()
+            except (ConsumerError, WireError):
+                continue  # the leader finder reports unreachable brokers
+            if changed and self.member.state.turn == turn:
+                text = "topics or partitions have changed since they were assigned"
+                self._on_event(ConsumerEvent("rebalance", text))
+                self.member.note(Changed())
 
     def close(self) -> None:
-        self._leaving = True
+        self._ended = True
         self._heartbeats.end()
         self._store.close()
         self._executor.close()
@@ -239,9 +205,6 @@ class CoordinatedAssignment:
 
     def may_commit(self) -> bool:
         return self._heartbeats.claim is not None and self._heartbeats.state is SessionState.CONNECTED
-
-    def readable(self, cursor: Cursor) -> bool:
-        return self._owned.readable(cursor)
 
     def ask(self, what: str, question: Callable[..., Any], *args: object) -> Any:
         raise ConsumerError(f"cannot {what}: with coordination kafka there is no ZooKeeper")
@@ -278,32 +241,18 @@ class CoordinatedAssignment:
             raise ConsumerError(f"the topics cannot be read: {e}") from e
 
     @property
-    def settled(self) -> bool:
-        return self.member.settled
-
-    @property
-    def deleted(self) -> Mapping[str, str]:
-        return self.member.deleted
-
-    @property
-    def rounds(self) -> int:
-        return self.member.rounds
-
-    @property
     def session_state(self) -> str:
         return self._heartbeats.state.value
 
     @property
-    def silent_s(self) -> float:
+    def _session_ms(self) -> int:
+        return min(self._session_timeout_ms(), self._rebalance_timeout_ms())
+
+    def _silence_s(self) -> float:
         if self._away_since is None:
             return 0.0
-        heard, limit_s = self._lease.heard_of, self._heartbeats.lease_s / SILENT_PART
-        silent_s = now() - self._away_since if heard is None else clocks.boot() - heard
-        return silent_s if silent_s > limit_s else 0.0
-
-    @property
-    def offsets(self) -> OffsetsStatus:
-        return self._store.status
+        heard = self._lease.heard_of
+        return now() - self._away_since if heard is None else clocks.boot() - heard
 
     def switch_offsets(self, mode: Mode) -> None:
         if mode != "kafka":
@@ -311,14 +260,8 @@ class CoordinatedAssignment:
                 f"offsets cannot go to {mode}: a group that Kafka's coordinator keeps has them in Kafka alone"
             )
 
-    def subscribe(self, registration: Registration, timeout_s: float) -> bool:
-        rounds, until = self.member.rounds, now() + timeout_s
-        self.member.subscribe(registration)
-        while not (self.member.rounds > rounds and self.member.settled):
-            if now() >= until or self.member.closing:
-                return False
-            sleep(SUBSCRIBED_POLL_S)
-        return True
+    def _subscribe(self, registration: Registration) -> None:
+        self._actions.subscribe(registration)
 
     def _retries(self) -> CommitRetries:
         config = self._config
@@ -331,27 +274,19 @@ class CoordinatedAssignment:
     # callbacks; none of them waits --------------------------------------------------------------------------------
 
     def _rebalancing(self, claim: Claim) -> None:
-        self.member.rebalancing(claim)
+        self.member.note(Rebalancing(claim))
 
     def _fenced(self, claim: Claim, code: int) -> None:
-        """Fence this member, because the coordinator does not count it any more: first drop the cursors, so that
-        nothing may be sent, then call on_fence."""
-        self.member.fenced(claim, forget=code == requests.NO_MEMBER)
-        self._report_fence(f"{self._requests.refused(code)}; this member was fenced from {claim}")
+        """Fence this member, because the coordinator does not count it any more."""
+        why = f"{self._requests.refused(code)}; this member was fenced from {claim}"
+        self._fence(Fenced(claim, forget=code == requests.NO_MEMBER), why)
 
     def _lease_over(self, claim: Claim) -> None:
-        self.member.fenced(claim, forget=False)
-        self._report_fence(f"lease over: {self._heartbeats.over_why}")
-
-    def _report_fence(self, why: str) -> None:
-        self._on_fence()
-        self._store.cut()
-        text = f"{why}: others may own our partitions now, all are dropped"
-        self._on_event(ConsumerEvent("fence", text))
+        self._fence(Fenced(claim), f"lease over: {self._heartbeats.over_why}")
 
     def _commit_refused(self, claim: Claim, code: int) -> None:
         if code == requests.REBALANCING:
-            self.member.rebalancing(claim)
+            self._rebalancing(claim)
         elif code in requests.DOUBTFUL:
             self._heartbeats.doubt(claim)
         elif claim is self._heartbeats.claim:
@@ -359,19 +294,7 @@ class CoordinatedAssignment:
             self._fenced(claim, code)
 
     def _state_changed(self, state: SessionState, why: str) -> None:
-        where = f"the coordinator of group {self._config.group_id}, {self._requests.coordinator or 'not known now'}"
-        text = f"the session with {where}, is {state.value}" + (f": {why}" if why else "")
-        self._on_event(ConsumerEvent("session", text))
-        self._report_outage(state, why)
-        self._listener.session_state(state.value)
-
-    def _report_outage(self, state: SessionState, why: str) -> None:
-        """Report once when the coordinator cannot be reached, and once when it answers again."""
-        where = f"the coordinator of group {self._config.group_id}"
-        if state is SessionState.CONNECTED and self._away_since is not None:
-            self._on_event(ConsumerEvent("over", f"{where}: over after {now() - self._away_since:.1f} s"))
-            self._away_since = None
-        elif state is SessionState.SUSPENDED and self._away_since is None:
-            self._away_since = now()
-            text = f"{where} is out of reach: {why}; nothing is committed, and no partition taken, until it answers"
-            self._on_event(ConsumerEvent("outage", text))
+        whose = f"the coordinator of group {self._config.group_id}"
+        text = f"the session with {whose}, {self._requests.coordinator or 'not known now'}, is {state.value}"
+        away = why if state is SessionState.SUSPENDED else None
+        self._report_session(state, whose, text + (f": {why}" if why else ""), away)

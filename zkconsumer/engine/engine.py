@@ -20,9 +20,9 @@ from zkconsumer.engine.assignment import AssignmentSource, EngineContext
 from zkconsumer.engine.controls import Controls
 from zkconsumer.engine.coordinatedassignment import CoordinatedAssignment
 from zkconsumer.engine.fixedassignment import FixedAssignment
-from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.metrics import MetricsSnapshot
 from zkconsumer.engine.status import ParkedReports
+from zkconsumer.engine.zookeeperassignment import ZookeeperAssignment
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, guarded
 from zkconsumer.fetching.budget import Budget
@@ -54,7 +54,7 @@ def _assignment_source(
         return FixedAssignment(context, store)
     if context.config.coordinated:
         return CoordinatedAssignment(context, on_fence)
-    return GroupAssignment(context, on_fence)
+    return ZookeeperAssignment(context, on_fence)
 
 
 class Engine:

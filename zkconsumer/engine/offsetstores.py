@@ -23,8 +23,8 @@ from kafkawire.net.security import OPEN, Security
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.group.topicnodes import read_creations
-from zkconsumer.kafkagroup.lifecycle import Claim
 from zkconsumer.kafkagroup.offsets import ClaimedOffsets
+from zkconsumer.member.steps import Claim
 from zkconsumer.offsetlog import committed_rows, last_commit_times
 from zkconsumer.offsets.coordinator import CommittedRow, Coordinator
 from zkconsumer.offsets.file import FileOffsets

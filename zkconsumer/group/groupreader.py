@@ -24,7 +24,6 @@ from zkconsumer.filters import LeftOut, streams_by_topic
 from zkconsumer.group.assignor import RANGE
 from zkconsumer.group.membership import (
     Group,
-    GroupChange,
     StrategyNotAllowed,
     Surplus,
     Unreadable,
@@ -46,7 +45,7 @@ FILTERS_S = 30.0  # processor time to evaluate the filters of a group; thousands
 
 
 class GroupReader:
-    """One member's view of its group.  changed(GroupChange) is called by watches and must not block."""
+    """One member's view of its group.  changed() is called by watches and must not block."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class GroupReader:
         consumer_id: str,
         registration: Registration,
         exclude_internal: bool,
-        changed: Callable[[GroupChange], None],
+        changed: Callable[[], object],
     ) -> None:
         self.consumer_id = consumer_id
         self.partitions: dict[str, list[PartitionId]] = {}  # of the topics we read, as last read
@@ -261,7 +260,7 @@ class GroupReader:
 
     def _ids_touched(self, path: str, changed: bool) -> None:
         if changed:  # otherwise the connection was lost: the reconnect is an event, too
-            self._changed(GroupChange.IDS)
+            self._changed()
 
     def _topics_touched(self, path: str, changed: bool) -> None:
         topic = path.removeprefix(f"{TOPICS}/").partition("/")[0]
@@ -270,7 +269,7 @@ class GroupReader:
         elif path != TOPICS:
             self._touches[topic] = self._touches.get(topic, 0) + 1
         if changed:
-            self._changed(GroupChange.TOPICS)
+            self._changed()
 
     def _id_touched(self, path: str, changed: bool) -> None:
         self._freed.set()

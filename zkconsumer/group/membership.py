@@ -15,7 +15,6 @@ A member whose filter we cannot evaluate as Java does is Untranslatable, which i
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,12 +28,6 @@ from zkconsumer.filters import LeaveOut, Selection, never
 from zkconsumer.group.assignor import PAUSE_THREADS, RANGE, StrategyRefused, Threads, assign, java_order
 
 MAX_IDLE = 1000  # idle threads of a topic that are named
-
-
-class GroupChange(enum.Enum):
-    IDS = "ids changed"
-    TOPICS = "topics changed"
-    SESSION = "session changed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,9 @@
-"""Rebalance: what a member does, in which order, so that each partition is read by one member only.  Pure.
+"""Rebalance in ZooKeeper: the rules of a member that races for its claims (zkconsumer.member.machine).  Pure.
 
-    state, actions = step(state, event)
-
-A step machine: an event is a report on the current action, or a happening (the group changed, the session was lost).
-There is at most one current action; it carries a turn, and a report with another turn is late and changes nothing.
-`drop` and `alarm` need no report.  One round:
+Theory.  Nobody leads.  Every member reads the same nodes and computes the same assignment, but not at the same moment,
+so two members may want one partition, or none may.  The owner nodes decide: whoever creates one owns the partition,
+until it deletes the node or its session ends.  So that one member reads a partition at a time, whatever the others
+believe, a member reads only what it has claimed, and releases only what it has stopped and committed.  One round:
 
     read group -> stop fetchers -> drain -> commit offsets -> release claims -> claim -> read offsets -> start fetchers
 
@@ -14,274 +13,268 @@ partitions, gets them in time.  Why the claim comes after the release: two membe
 would wait forever.  Why offsets are read after the claim: the old owner commits until it releases; an earlier read
 would be stale.
 
-A phase without work is skipped.  Changes during a round cost one more round, however many there were.  A round that
-fails (a claim refused, ZooKeeper unreachable, a member unreadable) leaves what we own as it is, backs off (a contested
-node that goes away ends the wait) and starts again by reading everything.  The member never gives up: after max_retries
-it raises an alarm and backs off longer, up to eight times backoff_ms.  From then on it accepts a partial assignment: a
-claim keeps what it wins, and a member whose node cannot be read is left out, so that one owner node or id node that
-stays forever does not leave a whole assignment unread.  Such a member is not settled, and keeps trying for the rest.
-
+    a claim refused    what we own is read on, and the round is tried again, by reading everything.  A contested node
+                       that goes away ends the wait
+    after the alarm    a partial assignment is accepted: a claim keeps what it wins, and a member whose node cannot be
+                       read is left out, so that one node that stays forever does not leave a whole assignment unread.
+                       Such a member is not settled, and keeps trying for the rest
     a recreated topic  has another log: its partitions that stay are stopped, drained, and started again at the offsets
-                     that are read then; nothing of the former log is committed, and nothing is released
-    a lost session   our id and all claims are gone: drop everything at once, commit nothing, register again
-    a lost owner     an owner node was taken or deleted: drop that partition at once, commit nothing of it, rebalance
-    close            stop, drain, commit and release everything, then leave the group
-    unrecoverable    the group cannot be computed here with certainty: like close, but started by the member itself
+                       that are read then; nothing of the former log is committed, and nothing is released
+    a lost session     our id and all claims are gone: drop everything at once, commit nothing, register again
+    a lost owner       an owner node was taken or deleted: drop that partition at once, commit nothing of it, rebalance
+    close              stop, drain, commit and release everything, then leave the group
+    unrecoverable      the group cannot be computed here with certainty: like close, but started by the member itself
+
+Rejected:
+
+    revoke everything first     as the JVM consumer does: each change of the group would stop every partition
+    a lock or a leader          JVM members take part in neither
+    claim before the release    the shortest pause for each partition, and a deadlock of two members
+    keep what is won at once    half an assignment blocks another member's whole one; both keep half, and retry
+    give up after max_retries   as the JVM consumer does: a process that lives, and reads nothing
+
+State:
+
+    wanted       assigned to us by the group as last read          staying     owned, and wanted by the same thread
+    owned        the owner nodes that are ours                     leaving     owned, and not staying
+    running      owned, and read                                   missing     wanted, and not staying
+    located      owned, and its offset was read in this round      to_start    staying, and not running
+    maybe_owned  an attempt broke off: perhaps ours                to_release  leaving, and maybe_owned
+    recreated    read, and its topic was created again             to_stop     running, and leaving or recreated
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from kafkawire.model import TopicPartition
-from zkconsumer.group.memberstate import NOTHING, MemberState, holders, only, without
-from zkconsumer.group.steps import (
+from zkconsumer.member.machine import IN_BOTH, MemberState
+from zkconsumer.member.steps import (
+    NOTHING,
     Action,
+    Assignment,
     Changed,
     ClaimsRefused,
     Close,
-    Do,
     Failed,
     Finished,
     GroupRead,
     Happening,
-    Located,
     NotRegistered,
     OwnerLost,
     Phase,
     Report,
     SessionLost,
     Unrecoverable,
+    only,
+    without,
 )
 
 P = Phase
-
-# Next phase after a report; a Failed without a row leads to WAITING.
-NEXT: dict[tuple[Phase, type[Report]], Phase] = {
-    (P.REGISTERING, Finished): P.READING,
-    (P.READING, GroupRead): P.STOPPING,
-    (P.READING, NotRegistered): P.REGISTERING,
-    (P.READING, Unrecoverable): P.STOPPING,  # all partitions, as for closing
-    (P.STOPPING, Finished): P.DRAINING,
-    (P.DRAINING, Finished): P.COMMITTING,
-    (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from the committed offsets
-    (
-        P.COMMITTING,
-        Failed,
-    ): P.RELEASING,  # the next owner reads some messages again; otherwise no member would read them
-    (P.RELEASING, Finished): P.CLAIMING,
-    (P.CLAIMING, Finished): P.LOCATING,  # after the claim: an earlier read may be stale
-    (P.CLAIMING, ClaimsRefused): P.LOCATING,  # what we own is read on; then we wait
-    (P.LOCATING, Located): P.STARTING,
-    (P.STARTING, Finished): P.SETTLED,
-    (P.WAITING, Finished): P.READING,
-    (P.LEAVING, Finished): P.CLOSED,
-    (P.LEAVING, Failed): P.CLOSED,  # the end of the session deletes the node
-}
-RESTING = {P.SETTLED, P.CLOSED}
-ALWAYS = {P.REGISTERING, P.READING, P.WAITING, P.LEAVING}  # phases that run even without partitions
-MAY_FAIL = {P.REGISTERING, P.READING, P.COMMITTING, P.RELEASING, P.CLAIMING, P.LOCATING, P.LEAVING}
-CLOSING = {P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED}  # phases in which a close changes nothing
+CLOSING = (P.DRAINING, P.COMMITTING, P.RELEASING, P.CLOSED)  # phases in which a close changes nothing
+SHOWN = 8  # contested partitions that an alarm names
 
 
-def begin(max_retries: int, backoff_ms: int) -> tuple[MemberState, list[Action]]:
-    """Return a new member's state and first action; max_retries and backoff_ms are the options rebalance.*."""
-    return _enter(MemberState(max_retries, backoff_ms), P.REGISTERING)
+@dataclass(frozen=True)
+class ClaimingMember(MemberState):
+    """State of a member in ZooKeeper.  wanted and owned map partitions to the thread id that reads them."""
+
+    NEXT: ClassVar[dict[tuple[Phase, type[Report]], Phase]] = {
+        **IN_BOTH,
+        (P.REGISTERING, Finished): P.READING,
+        (P.REGISTERING, Failed): P.WAITING,
+        (P.READING, GroupRead): P.STOPPING,
+        (P.READING, NotRegistered): P.REGISTERING,
+        (P.READING, Unrecoverable): P.STOPPING,  # all partitions, as for closing
+        (P.READING, Failed): P.WAITING,
+        (P.COMMITTING, Finished): P.RELEASING,  # the next owner starts from the committed offsets
+        (P.COMMITTING, Failed): P.RELEASING,  # it reads some messages again; otherwise no member would read them
+        (P.RELEASING, Finished): P.CLAIMING,
+        (P.RELEASING, Failed): P.WAITING,
+        (P.CLAIMING, Finished): P.LOCATING,  # after the claim: an earlier read may be stale
+        (P.CLAIMING, ClaimsRefused): P.LOCATING,  # what we own is read on; then we wait
+        (P.CLAIMING, Failed): P.WAITING,
+        (P.WAITING, Finished): P.READING,
+    }
+
+    phase: Phase = P.REGISTERING
+    registered: bool = False
+    wanted: Assignment = field(default_factory=dict)  # assignment by the group as last read
+    recreated: frozenset[TopicPartition] = frozenset()  # their topic was created again: stopped, started, not released
+    maybe_owned: Assignment = field(default_factory=dict)  # an attempt broke off; released before any claim
+    lost: frozenset[TopicPartition] = frozenset()  # owner nodes lost while this round was claiming
+    contested: Assignment = field(default_factory=dict)  # partitions we want, and their holders
+
+    # partitions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def staying(self) -> Assignment:
+        """Return partitions that are owned, and that the same thread reads as before."""
+        return {tp: thread for tp, thread in self.owned.items() if self.wanted.get(tp) == thread}
+
+    @property
+    def leaving(self) -> Assignment:
+        return without(self.owned, self.staying.keys())
+
+    @property
+    def to_stop(self) -> Assignment:
+        return only({**self.leaving, **only(self.owned, self.recreated)}, self.running)
+
+    @property
+    def to_release(self) -> Assignment:
+        return {**self.leaving, **without(self.maybe_owned, self.staying.keys())}
+
+    @property
+    def missing(self) -> Assignment:
+        return without(self.wanted, self.staying.keys())
+
+    @property
+    def to_start(self) -> Assignment:
+        return without(self.staying, self.running)
+
+    def work(self, phase: Phase) -> Assignment:
+        match phase:
+            case P.STOPPING | P.DRAINING | P.COMMITTING:
+                return self.to_stop
+            case P.RELEASING:
+                return self.to_release
+            case P.CLAIMING:
+                return self.missing
+            case P.LOCATING:
+                return self.to_start
+            case P.STARTING:
+                return only(self.to_start, self.located)
+            case P.WAITING:
+                return self.contested
+            case _:
+                return NOTHING
+
+    # happenings ---------------------------------------------------------------------------------------------------
+
+    def happened(self, event: Happening) -> tuple[ClaimingMember, Phase | None, Assignment]:
+        match event:
+            case Changed():
+                return replace(self, stale=True), self._again, NOTHING
+            case OwnerLost(tps):
+                return self._owner_lost(tps)
+            case SessionLost():
+                return self._session_lost()
+            case Close():
+                idle = self.phase in (P.SETTLED, P.WAITING)  # otherwise when the current action is reported
+                return replace(self, closing=True), P.LEAVING if idle else None, NOTHING
+            case _:
+                raise ValueError(f"{event} does not happen to a member in ZooKeeper")
+
+    @property
+    def _again(self) -> Phase | None:
+        """Return the first phase of the next round, if none is running; a running one sees that it is stale."""
+        return P.READING if self.phase in (P.SETTLED, P.WAITING) and not self.closing else None
+
+    def _owner_lost(self, tps: frozenset[TopicPartition]) -> tuple[ClaimingMember, Phase | None, Assignment]:
+        gone = only(self.owned, tps)
+        if not gone and self.phase is not P.CLAIMING:
+            return self, None, NOTHING
+        owned, running = without(self.owned, tps), self.running - tps
+        return replace(self, owned=owned, running=running, lost=self.lost | tps, stale=True), self._again, gone
+
+    def _session_lost(self) -> tuple[ClaimingMember, Phase | None, Assignment]:
+        state = replace(
+            self,
+            registered=False,
+            wanted=NOTHING,
+            owned=NOTHING,
+            running=frozenset(),
+            # the current action may run in the new session
+            maybe_owned=self.asked if self.phase is P.CLAIMING else NOTHING,
+            contested=NOTHING,
+            tries=0,
+        )
+        return state, P.CLOSED if self.closing else P.REGISTERING, self.owned
+
+    # reports ------------------------------------------------------------------------------------------------------
+
+    def learned(self, report: Report) -> ClaimingMember:
+        asked = self.asked
+        match self.phase, report:
+            case P.READING, GroupRead(_, assignment, left_out, recreated):
+                return replace(self, wanted=assignment, blocked=left_out, recreated=recreated)
+            case P.READING, Unrecoverable(_, why):
+                return replace(self, closing=True, blocked=why)
+            case P.REGISTERING, Finished():
+                return replace(self, registered=True)
+            case P.READING, NotRegistered():
+                return replace(self, registered=False)
+            case P.COMMITTING, _:  # stopped, whether or not its offsets could be written
+                return replace(self, running=self.running - asked.keys())
+            case P.RELEASING, Finished():
+                return replace(self, owned=without(self.owned, asked.keys()), maybe_owned=NOTHING)
+            case P.RELEASING, Failed(_, why):
+                again = NOTHING if self.closing else asked  # closing has no retry: it ends with the session
+                return replace(self, owned=without(self.owned, asked.keys()), maybe_owned=again, blocked=why)
+            case P.CLAIMING, Finished():
+                return replace(self, owned={**self.owned, **without(asked, self.lost)})
+            case P.CLAIMING, ClaimsRefused(_, contested, won):
+                owned = {**self.owned, **only(asked, won - self.lost)}
+                return replace(self, owned=owned, blocked=f"held by others: {holders(contested)}", contested=contested)
+            case P.CLAIMING, Failed(_, why):
+                return replace(self, blocked=why, maybe_owned=asked)
+            case _:
+                return super().learned(report)
+
+    def lost_by(self, report: Report) -> Assignment:
+        # The claim may count partitions as won that are lost already: they would be held for good, though we do not
+        # own them.
+        won = self.phase is P.CLAIMING and not isinstance(report, Failed)
+        return only(self.asked, self.lost) if won else NOTHING
+
+    # phases -------------------------------------------------------------------------------------------------------
+
+    def detour(self, phase: Phase) -> tuple[ClaimingMember, Phase]:
+        if self.closing:
+            return self._way_out(phase)
+        if phase is P.CLAIMING and self.stale:
+            return self, P.READING  # draining took time; claiming by an old assignment would only disturb the others
+        if phase is P.SETTLED and self.stale:
+            return self, P.READING
+        if phase is P.SETTLED and self.blocked:
+            return self, P.WAITING
+        if phase is P.READING and not self.registered:
+            return self, P.REGISTERING
+        return self, phase
+
+    def _way_out(self, phase: Phase) -> tuple[ClaimingMember, Phase]:
+        """Return the next phase of a closing member: first partitions that are being revoked, then all, in the same
+        order; then it leaves."""
+        if phase in CLOSING:
+            return self, phase
+        state = replace(self, wanted=NOTHING)
+        return state, P.STOPPING if state.to_release else P.LEAVING
+
+    def entered(self) -> ClaimingMember:
+        match self.phase:
+            case P.READING:
+                return replace(
+                    self,
+                    stale=False,
+                    blocked="",
+                    contested=NOTHING,
+                    recreated=frozenset(),
+                    located=frozenset(),
+                    lost=frozenset(),
+                )
+            case P.SETTLED:
+                return replace(self, tries=0)
+            case _:
+                return self
+
+    def action(self) -> Action:
+        # After the alarm, all or nothing would leave the member with nothing.
+        alarmed = self.tries >= max(1, self.max_retries)
+        return replace(super().action(), accept_partial=alarmed and self.phase in (P.READING, P.CLAIMING))
 
 
-def step(state: MemberState, event: Report | Happening) -> tuple[MemberState, list[Action]]:
-    """Return state and actions after an event.  A late report, and anything after the end, changes nothing."""
-    if state.phase is P.CLOSED:
-        return state, []
-    match event:
-        case Changed():
-            return _changed(state)
-        case OwnerLost(tps):
-            return _owner_lost(state, tps)
-        case SessionLost():
-            return _session_lost(state)
-        case Close():
-            return _close(state)
-        case _ if event.turn == state.turn:
-            return _reported(state, event)
-        case _:
-            return state, []
-
-
-# Happenings ----------------------------------------------------------------------------------------------------------
-
-
-def _changed(state: MemberState) -> tuple[MemberState, list[Action]]:
-    state = replace(state, stale=True)
-    return _again_if_idle(state)
-
-
-def _again_if_idle(state: MemberState) -> tuple[MemberState, list[Action]]:
-    if state.phase in (P.SETTLED, P.WAITING) and not state.closing:
-        return _enter(state, P.READING)
-    return state, []  # the running round sees that it is stale
-
-
-def _owner_lost(state: MemberState, tps: frozenset[TopicPartition]) -> tuple[MemberState, list[Action]]:
-    gone = only(state.owned, tps)
-    if not gone and state.phase is not P.CLAIMING:
-        return state, []
-    state = replace(
-        state,
-        owned=without(state.owned, tps),
-        running=state.running - tps,
-        lost=state.lost | tps,
-        stale=True,
-    )
-    state, actions = _again_if_idle(state)
-    return state, ([Action(Do.DROP, assignment=gone)] if gone else []) + actions
-
-
-def _session_lost(state: MemberState) -> tuple[MemberState, list[Action]]:
-    drop = [Action(Do.DROP, assignment=state.owned)] if state.owned else []
-    state = replace(
-        state,
-        registered=False,
-        wanted=NOTHING,
-        owned=NOTHING,
-        running=frozenset(),
-        maybe_owned=state.asked
-        if state.phase is P.CLAIMING
-        else NOTHING,  # the current action may run in the new session
-        contested=NOTHING,
-        tries=0,
-    )
-    state, actions = _enter(state, P.CLOSED if state.closing else P.REGISTERING)
-    return state, drop + actions
-
-
-def _close(state: MemberState) -> tuple[MemberState, list[Action]]:
-    state = replace(state, closing=True)
-    if state.phase in (P.SETTLED, P.WAITING):
-        return _enter(state, P.LEAVING)
-    return state, []  # done when the current action is reported
-
-
-# Reports -------------------------------------------------------------------------------------------------------------
-
-
-def _reported(state: MemberState, report: Report) -> tuple[MemberState, list[Action]]:
-    phase = state.phase
-    following = NEXT.get((phase, type(report)))
-    if following is None:
-        if not isinstance(report, Failed) or phase not in MAY_FAIL:
-            raise ValueError(f"{type(report).__name__} is not a report for a member that is {phase.name.lower()}")
-        following = P.WAITING
-    # The claim may count partitions as won that are lost already: they would be held for good, though we do not own
-    # them.
-    lost = only(state.asked, state.lost) if phase is P.CLAIMING and not isinstance(report, Failed) else NOTHING
-    state = _learn(state, report)
-    if state.closing and phase is P.RELEASING and isinstance(report, Failed):
-        state = replace(state, maybe_owned=NOTHING)  # closing has no retry: it ends with the session
-    state, actions = _enter(state, following)
-    return state, ([Action(Do.DROP, assignment=lost)] if lost else []) + actions
-
-
-def _learn(state: MemberState, report: Report) -> MemberState:
-    """Return the state after a report."""
-    asked = state.asked
-    match state.phase, report:
-        case P.READING, GroupRead(_, assignment, left_out, recreated):
-            return replace(state, wanted=assignment, blocked=left_out, recreated=recreated)
-        case P.READING, Unrecoverable(_, why):
-            return replace(state, closing=True, blocked=why)
-        case P.REGISTERING, Finished():
-            return replace(state, registered=True)
-        case P.READING, NotRegistered():
-            return replace(state, registered=False)
-        case P.COMMITTING, _:  # stopped, whether or not its offsets could be written
-            return replace(state, running=state.running - asked.keys())
-        case P.RELEASING, Finished():
-            return replace(state, owned=without(state.owned, asked.keys()), maybe_owned=NOTHING)
-        case P.RELEASING, Failed(_, why):
-            return replace(state, owned=without(state.owned, asked.keys()), maybe_owned=asked, blocked=why)
-        case P.CLAIMING, Finished():
-            return replace(state, owned={**state.owned, **without(asked, state.lost)})
-        case P.CLAIMING, ClaimsRefused(_, contested, won):
-            owned = {**state.owned, **only(asked, won - state.lost)}
-            return replace(state, owned=owned, blocked=f"held by others: {holders(contested)}", contested=contested)
-        case P.CLAIMING, Failed(_, why):
-            return replace(state, blocked=why, maybe_owned=asked)
-        case P.LOCATING, Located(_, tps):
-            unknown = [str(tp) for tp in asked if tp not in tps]
-            blocked = f"offsets unknown: {', '.join(unknown)}" if unknown else state.blocked
-            return replace(state, located=tps & asked.keys(), blocked=blocked)
-        case P.STARTING, Finished():
-            return replace(state, running=state.running | (asked.keys() & state.owned.keys()))
-        case _, Failed(_, why):
-            return replace(state, blocked=why)
-        case _:
-            return state
-
-
-# Phases --------------------------------------------------------------------------------------------------------------
-
-
-def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]:
-    """Enter a phase, or the first one after it that has work."""
-    state, phase = _detour(state, phase)
-    while phase not in RESTING | ALWAYS and not state.work(phase):
-        state, phase = _detour(state, NEXT[phase, Located if phase is P.LOCATING else Finished])
-    state = replace(state, phase=phase, turn=state.turn + 1, asked=state.work(phase))
-    match phase:
-        case P.READING:
-            state = replace(
-                state,
-                stale=False,
-                blocked="",
-                contested=NOTHING,
-                recreated=frozenset(),
-                located=frozenset(),
-                lost=frozenset(),
-            )
-        case P.SETTLED:
-            state = replace(state, tries=0)
-        case P.WAITING:
-            return _wait(state)
-    if phase in RESTING:
-        return state, []
-    return state, [Action(phase.value, state.turn, state.asked, accept_partial=_accepts_partial(state, phase))]
-
-
-def _accepts_partial(state: MemberState, phase: Phase) -> bool:
-    """True after the alarm: all or nothing would leave the member with nothing."""
-    return phase in (P.READING, P.CLAIMING) and state.tries >= max(1, state.max_retries)
-
-
-def _detour(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
-    """Return the phase to enter instead, if the table's next phase does not apply."""
-    if state.closing:
-        return _way_out(state, phase)
-    if phase is P.CLAIMING and state.stale:
-        return state, P.READING  # draining took time; claiming by an old assignment would only disturb the others
-    if phase is P.SETTLED and state.stale:
-        return state, P.READING
-    if phase is P.SETTLED and state.blocked:
-        return state, P.WAITING
-    if phase is P.READING and not state.registered:
-        return state, P.REGISTERING
-    return state, phase
-
-
-def _way_out(state: MemberState, phase: Phase) -> tuple[MemberState, Phase]:
-    """Return the next phase of a closing member: first partitions that are being revoked, then all, in the same order;
-    then it leaves."""
-    if phase in CLOSING:
-        return state, phase
-    state = replace(state, wanted=NOTHING)
-    return state, P.STOPPING if state.to_release else P.LEAVING
-
-
-def _wait(state: MemberState) -> tuple[MemberState, list[Action]]:
-    state = replace(state, tries=state.tries + 1)
-    beyond = max(0, state.tries - state.max_retries)
-    wait = Action(Do.WAIT, state.turn, state.contested, wait_ms=state.backoff_ms * 2 ** min(beyond, 3))
-    if state.tries % max(1, state.max_retries):
-        return state, [wait]
-    text = f"no full share after {state.tries} tries, still trying: {state.blocked}"
-    return state, [Action(Do.ALARM, text=text), wait]
+def holders(contested: Assignment) -> str:
+    """Return the first few contested partitions with their holders, as text."""
+    shown = [f"{tp} by {who}" for tp, who in list(contested.items())[:SHOWN]]
+    return ", ".join(shown) + (f" and {len(contested) - SHOWN} more" if len(contested) > SHOWN else "")

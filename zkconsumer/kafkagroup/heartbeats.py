@@ -35,8 +35,8 @@ from groundwork.tasks import Event, Lock
 from kafkawire.errors import WireError
 from kafkawire.model import Broker
 from zkconsumer.kafkagroup import requests
-from zkconsumer.kafkagroup.lifecycle import Claim
 from zkconsumer.kafkagroup.requests import MemberRequests
+from zkconsumer.member.steps import Claim
 from zkconsumer.session.lease import STOOD_STILL, Lease, margin_of
 from zkconsumer.session.zksession import LOOK_S, WAITING, SessionState
 

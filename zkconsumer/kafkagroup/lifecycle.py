@@ -1,17 +1,17 @@
-"""Lifecycle of a member of a group on Kafka's coordinator: what it does, and in which order.  Pure.
+"""Lifecycle on Kafka's coordinator: the rules of a member that is given its assignment (zkconsumer.member.machine).
+Pure.
 
-    state, actions = step(state, event)
-
-A step machine, like zkconsumer.group.rebalance for groups in ZooKeeper: an event is a report on the current action, or
-a happening (the group rebalances, the lease is over).  There is at most one current action; it carries a turn, and a
-report with another turn is late and changes nothing.  `drop` and `alarm` need no report.  One rebalance:
+Theory.  The coordinator decides who is in the group, one member (the leader) decides who reads what, and a generation
+joins the two: it begins when every member has joined, and its assignment holds until the next one.  The generation is
+the claim.  The coordinator checks it at each commit, so that a member which missed a rebalance cannot move an offset;
+that it reads no longer than it owns, the member has to see to itself, by the lease that answered heartbeats prove
+(heartbeats).  One rebalance:
 
     stop fetchers -> drain -> commit offsets -> join -> sync -> read offsets -> start fetchers
 
 The rebalance is eager, like the Java consumer's with range, roundrobin and sticky: everything is revoked before the
 member joins, since the next owner of a partition starts at once, and the coordinator then refuses commits of the
-previous generation.  Heartbeats continue until the member joins again; their responses prove the lease under which it
-delivers and commits, and the generation is its claim.
+previous generation.  Heartbeats continue until the member joins again.
 
     the group rebalances   (27) revoke in order, then join
     fenced                 (22, 25) others may own everything: drop it at once, commit nothing, join again; as a new
@@ -22,397 +22,174 @@ delivers and commits, and the generation is its claim.
     refused                the group never accepts such a member (23, 24, 26, 30): alarm, and retry at long intervals
     close                  revoke in order, then leave the group
 
-Temporary failures (no coordinator, a lost connection) are retried after backoff_ms; after max_retries in a row an alarm
-is raised, and the backoff grows up to eight times.  The member never gives up.  A partition whose offset cannot be read
-stays ours, unread, until it can be.
+A partition whose offset cannot be read stays ours, unread, until it can be.
+
+Rejected:
+
+    incremental (cooperative)   keeps what stays, but needs every member of the group to offer it; members of 0.9 to 2.3
+                                cannot, and one rebalance becomes two
+    read on while joining       no pause for what stays, but its commits are refused from the first SyncGroup on
+    keep partitions after a     the coordinator's word that others own them is the only one; ZooKeeper's rules, which
+    fence                       keep what a refused claim leaves, have owner nodes to look at
+    leave at a failed join      each try would be a rebalance of all others; the session's end removes a dead member
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from kafkawire.model import TopicPartition
-
-Assignment = Mapping[TopicPartition, str]  # the thread id that reads each partition
-NOTHING: Assignment = {}
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """Basis of our ownership: a generation of the group, and our member id."""
-
-    generation: int
-    member_id: str
-
-    def __str__(self) -> str:
-        return f"generation {self.generation}"
-
-
-class Do(enum.Enum):
-    """Action of the executor -> what it reports; (F): or Failed."""
-
-    JOIN = "join"  # find the coordinator, JoinGroup -> Joined, IdGiven, IdUnknown, Refused (F)
-    SYNC = "sync"  # the leader assigns; SyncGroup, then a first heartbeat -> Synced, JoinAgain (F)
-    LOCATE = "read offsets"  # for the assignment -> Located (F)
-    START = "start fetchers"  # for the assignment, from the offsets just read -> Finished
-    STOP = "stop fetchers"  # for the assignment; deliver nothing more of it -> Finished
-    DRAIN = "drain"  # wait until delivered messages are done, or rebalance.drain.ms is over -> Finished
-    COMMIT = "commit offsets"  # for the assignment, in its generation; then it is not ours any more -> Finished (F)
-    WAIT = "wait"  # wait_ms -> Finished
-    LEAVE = "leave group"  # LeaveGroup -> Finished (F)
-    DROP = "drop"  # stop the assignment at once, and drop what is delivered; no commit or report
-    ALARM = "alarm"  # report text to the operator; no report to the machine
-
-
-class Phase(enum.Enum):
-    JOINING = Do.JOIN
-    SYNCING = Do.SYNC
-    LOCATING = Do.LOCATE
-    STARTING = Do.START
-    STOPPING = Do.STOP
-    DRAINING = Do.DRAIN
-    COMMITTING = Do.COMMIT
-    WAITING = Do.WAIT
-    LEAVING = Do.LEAVE
-    STABLE = "stable"
-    CLOSED = "closed"
-
+from zkconsumer.member.machine import IN_BOTH, REVOKING, MemberState
+from zkconsumer.member.steps import (
+    NOTHING,
+    Action,
+    Assignment,
+    Changed,
+    Claim,
+    Close,
+    Failed,
+    Fenced,
+    Finished,
+    Happening,
+    IdGiven,
+    IdUnknown,
+    JoinAgain,
+    Joined,
+    Phase,
+    Rebalancing,
+    Refused,
+    Report,
+    Synced,
+    only,
+    without,
+)
 
 P = Phase
-REVOKING = (P.STOPPING, P.DRAINING, P.COMMITTING)
-RESTING = (P.STABLE, P.CLOSED)
 
 
-@dataclass(frozen=True, slots=True)
-class Action:
-    do: Do
-    turn: int = 0
-    assignment: Assignment = field(default_factory=dict)
-    member_id: str = ""  # JOIN, LEAVE: our member id; "": the coordinator gives a new one
-    claim: Claim | None = None  # SYNC
-    wait_ms: int = 0
-    text: str = ""
-    alarm: str = "outage"  # ALARM: the kind of its event
+@dataclass(frozen=True)
+class JoiningMember(MemberState):
+    """State of a member of a coordinated group.  owned: assigned by the leader, in the generation of `claim`."""
 
-    def __str__(self) -> str:
-        return " ".join([self.do.value, *(str(tp) for tp in self.assignment)])
+    NEXT: ClassVar[dict[tuple[Phase, type[Report]], Phase]] = {
+        **IN_BOTH,
+        (P.JOINING, Joined): P.SYNCING,
+        (P.JOINING, IdGiven): P.JOINING,
+        (P.JOINING, IdUnknown): P.JOINING,
+        (P.JOINING, Refused): P.WAITING,
+        (P.JOINING, Failed): P.WAITING,
+        (P.SYNCING, Synced): P.LOCATING,
+        (P.SYNCING, JoinAgain): P.JOINING,
+        (P.SYNCING, Failed): P.WAITING,
+        (P.COMMITTING, Finished): P.JOINING,
+        (P.COMMITTING, Failed): P.JOINING,  # the next owner reads some messages again; otherwise no member would
+        (P.WAITING, Finished): P.JOINING,
+    }
 
-
-# Reports -------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    turn: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The action failed, or its outcome is unknown; why is one sentence."""
-
-    turn: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    turn: int
-    claim: Claim
-
-
-@dataclass(frozen=True, slots=True)
-class IdGiven:
-    """Join once more, with this member id (79)."""
-
-    turn: int
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class IdUnknown:
-    """The coordinator does not know our member id (25)."""
-
-    turn: int
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The group refuses such a member; why is one sentence with what helps."""
-
-    turn: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Synced:
-    turn: int
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAgain:
-    """The generation ended before its assignment came (22, 25, 27).  forget: the coordinator does not know us either
-    (25)."""
-
-    turn: int
-    forget: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """Offsets are known (a number, or no committed offset) for tps; the others could not be read."""
-
-    turn: int
-    tps: frozenset[TopicPartition]
-
-
-# Happenings ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """Topics, partitions or the subscription have changed since the last join."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rebalancing:
-    """The coordinator waits for us to join the next generation (27)."""
-
-    claim: Claim
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """The claim is invalid (22, 25; forget: 25), or the lease is over."""
-
-    claim: Claim
-    forget: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    pass
-
-
-Report = Finished | Failed | Joined | IdGiven | IdUnknown | Refused | Synced | JoinAgain | Located
-Happening = Changed | Rebalancing | Fenced | Close
-
-
-@dataclass(frozen=True, slots=True)
-class MemberState:
-    """State of a member between two events.  assigned: by the leader, in the generation of `claim`; running: assigned
-    and read."""
-
-    max_retries: int
-    backoff_ms: int
     phase: Phase = P.JOINING
-    turn: int = 0
-    asked: Assignment = field(default_factory=dict)  # partitions of the current action
     member_id: str = ""  # kept from generation to generation; "": the coordinator does not know us (any more)
     claim: Claim | None = None
-    assigned: Assignment = field(default_factory=dict)
-    located: frozenset[TopicPartition] = frozenset()
-    running: frozenset[TopicPartition] = frozenset()
-    stale: bool = False  # must join again
-    closing: bool = False
-    blocked: str = ""  # why not everything assigned is read, or why we are not a member
-    refused: bool = False
-    tries: int = 0  # consecutive waits
 
     @property
-    def settled(self) -> bool:
-        """True if we read our whole assignment, and no change is known."""
-        return self.phase is P.STABLE
+    def tried(self) -> bool:
+        # A coordinator that has just started refuses for some seconds: whoever waits for the first round waits on.
+        return self.phase in (P.SETTLED, P.CLOSED) or self.refused
 
     @property
     def missing(self) -> Assignment:
-        return {tp: thread for tp, thread in self.assigned.items() if tp not in self.running}
+        return without(self.owned, self.running)
 
     def work(self, phase: Phase) -> Assignment:
-        """Return the partitions that a phase works on."""
         if phase in REVOKING:
-            return _only(self.assigned, self.running)
+            return only(self.owned, self.running)
         if phase is P.LOCATING:
             return self.missing
         if phase is P.STARTING:
-            return _only(self.missing, self.located)
+            return only(self.missing, self.located)
         return NOTHING
 
+    # happenings ---------------------------------------------------------------------------------------------------
 
-def begin(max_retries: int, backoff_ms: int) -> tuple[MemberState, list[Action]]:
-    """Return a new member's state and first action."""
-    return _enter(MemberState(max_retries, backoff_ms), P.JOINING)
+    def happened(self, event: Happening) -> tuple[JoiningMember, Phase | None, Assignment]:
+        match event:
+            case Rebalancing(claim) | Fenced(claim) if claim != self.claim:
+                return self, None, NOTHING  # of a generation that we left
+            case Changed() | Rebalancing():
+                idle = self.claim is not None and self.phase in (P.SETTLED, P.LOCATING, P.WAITING)
+                # otherwise it is on its way there, or the current action comes first
+                return replace(self, stale=True), P.STOPPING if idle and not self.closing else None, NOTHING
+            case Fenced(_, forget):
+                return self._not_in_it(forget), P.LEAVING if self.closing else P.JOINING, self.owned
+            case Close():
+                return replace(self, closing=True), self._closes, NOTHING
+            case _:
+                raise ValueError(f"{event} does not happen to a member of a coordinated group")
 
+    @property
+    def _closes(self) -> Phase | None:
+        """Return the phase that a close begins with; None: the current action comes first.  A new member needs the
+        result of its join to leave the group."""
+        if self.phase in (P.SETTLED, P.LOCATING, P.SYNCING, P.WAITING):
+            return P.STOPPING
+        return P.LEAVING if self.phase is P.JOINING and self.member_id else None
 
-def step(state: MemberState, event: Report | Happening) -> tuple[MemberState, list[Action]]:
-    """Return state and actions after an event.  A late report, and anything after the end, changes nothing."""
-    if state.phase is P.CLOSED:
-        return state, []
-    match event:
-        case Changed():
-            return _must_join(state)
-        case Rebalancing(claim):
-            return _must_join(state) if claim == state.claim else (state, [])
-        case Fenced(claim, forget):
-            return _fenced(state, forget) if claim == state.claim else (state, [])
-        case Close():
-            return _close(state)
-        case _ if event.turn == state.turn:
-            return _reported(state, event)
-        case _:
-            return state, []
+    # reports ------------------------------------------------------------------------------------------------------
 
+    def learned(self, report: Report) -> JoiningMember:
+        match self.phase, report:
+            case P.JOINING, Joined(_, claim):
+                return replace(self, claim=claim, member_id=claim.member_id, refused=False)
+            case P.JOINING, IdGiven(_, member_id):
+                return replace(self, member_id=member_id)
+            case P.JOINING, IdUnknown():
+                return replace(self, member_id="")
+            case P.JOINING, Refused(_, why):
+                return replace(self, blocked=why, refused=True)
+            case P.SYNCING, Synced(_, assignment):
+                return replace(self, owned=assignment)
+            case P.SYNCING, JoinAgain(_, forget):
+                return self._not_in_it(forget)
+            case P.SYNCING, Failed(_, why):
+                return replace(self._not_in_it(), blocked=why)
+            case P.COMMITTING, _:
+                return replace(self, owned=NOTHING, running=frozenset())
+            case _:
+                return super().learned(report)
 
-# Happenings ----------------------------------------------------------------------------------------------------------
+    def _not_in_it(self, forget: bool = False) -> JoiningMember:
+        """Return the state after leaving the group.  With `forget`, the member id is dropped too."""
+        member_id = "" if forget else self.member_id
+        return replace(self, claim=None, owned=NOTHING, running=frozenset(), member_id=member_id)
 
+    # phases -------------------------------------------------------------------------------------------------------
 
-def _must_join(state: MemberState) -> tuple[MemberState, list[Action]]:
-    state = replace(state, stale=True)
-    if not state.closing and state.claim is not None and state.phase in (P.STABLE, P.LOCATING, P.WAITING):
-        return _enter(state, P.STOPPING)
-    return state, []  # on its way there, or the running action comes first
+    def detour(self, phase: Phase) -> tuple[JoiningMember, Phase]:
+        return self, self._way_out(phase) if self.closing else self._way_on(phase)
 
-
-def _fenced(state: MemberState, forget: bool) -> tuple[MemberState, list[Action]]:
-    drop = [Action(Do.DROP, assignment=state.assigned)] if state.assigned else []
-    state = _not_in_it(state, forget)
-    state, actions = _enter(state, P.LEAVING if state.closing else P.JOINING)
-    return state, drop + actions
-
-
-def _close(state: MemberState) -> tuple[MemberState, list[Action]]:
-    state = replace(state, closing=True)
-    if state.phase in (P.STABLE, P.LOCATING, P.SYNCING, P.WAITING):
-        return _enter(state, P.STOPPING)
-    if state.phase is P.JOINING and state.member_id:
-        return _enter(state, P.LEAVING)
-    return state, []  # done when the current action is reported: a new member needs its result to leave the group
-
-
-# Reports -------------------------------------------------------------------------------------------------------------
-
-NEXT: dict[tuple[Phase, type[Report]], Phase] = {
-    (P.JOINING, Joined): P.SYNCING,
-    (P.JOINING, IdGiven): P.JOINING,
-    (P.JOINING, IdUnknown): P.JOINING,
-    (P.JOINING, Refused): P.WAITING,
-    (P.JOINING, Failed): P.WAITING,
-    (P.SYNCING, Synced): P.LOCATING,
-    (P.SYNCING, JoinAgain): P.JOINING,
-    (P.SYNCING, Failed): P.WAITING,
-    (P.LOCATING, Located): P.STARTING,
-    (P.LOCATING, Failed): P.WAITING,
-    (P.STARTING, Finished): P.STABLE,
-    (P.STOPPING, Finished): P.DRAINING,
-    (P.DRAINING, Finished): P.COMMITTING,
-    (P.COMMITTING, Finished): P.JOINING,
-    (P.COMMITTING, Failed): P.JOINING,  # its next owner reads some messages again; otherwise no member would
-    (P.WAITING, Finished): P.JOINING,
-    (P.LEAVING, Finished): P.CLOSED,
-    (P.LEAVING, Failed): P.CLOSED,  # the coordinator removes the member at its session's end
-}
-
-
-def _reported(state: MemberState, report: Report) -> tuple[MemberState, list[Action]]:
-    following = NEXT.get((state.phase, type(report)))
-    if following is None:
-        raise ValueError(f"{type(report).__name__} is not a report for a member that is {state.phase.name.lower()}")
-    if isinstance(report, IdUnknown) and not state.member_id:
-        report, following = Failed(report.turn, "the coordinator does not know the member id it gave"), P.WAITING
-    return _enter(_learn(state, report), following)
-
-
-def _learn(state: MemberState, report: Report) -> MemberState:
-    """Return the state after a report."""
-    match state.phase, report:
-        case P.JOINING, Joined(_, claim):
-            return replace(state, claim=claim, member_id=claim.member_id, refused=False)
-        case P.JOINING, IdGiven(_, member_id):
-            return replace(state, member_id=member_id)
-        case P.JOINING, IdUnknown():
-            return replace(state, member_id="")
-        case P.JOINING, Refused(_, why):
-            return replace(state, blocked=why, refused=True)
-        case P.SYNCING, Synced(_, assignment):
-            return replace(state, assigned=assignment)
-        case P.SYNCING, JoinAgain(_, forget):
-            return _not_in_it(state, forget)
-        case P.SYNCING, Failed(_, why):
-            return replace(_not_in_it(state), blocked=why)
-        case P.LOCATING, Located(_, tps):
-            unknown = [str(tp) for tp in state.asked if tp not in tps]
-            return replace(
-                state,
-                located=tps & state.asked.keys(),
-                blocked=f"offsets unknown: {', '.join(unknown)}" if unknown else "",
-            )
-        case P.STARTING, Finished():
-            return replace(state, running=state.running | state.asked.keys())
-        case P.COMMITTING, _:
-            return replace(state, assigned=NOTHING, running=frozenset())
-        case _, Failed(_, why):
-            return replace(state, blocked=why)
-        case _:
-            return state
-
-
-def _not_in_it(state: MemberState, forget: bool = False) -> MemberState:
-    """Return the state after leaving the group.  With `forget`, the member id is dropped too."""
-    member_id = "" if forget else state.member_id
-    return replace(state, claim=None, assigned=NOTHING, running=frozenset(), member_id=member_id)
-
-
-# Phases --------------------------------------------------------------------------------------------------------------
-
-
-def _enter(state: MemberState, phase: Phase) -> tuple[MemberState, list[Action]]:
-    """Enter a phase, or the first one after it that has work."""
-    phase = _detour(state, phase)
-    while phase in (*REVOKING, P.LOCATING, P.STARTING) and not state.work(phase):
-        done = Located if phase is P.LOCATING else Finished
-        phase = _detour(state, NEXT[phase, done])
-    state = replace(state, phase=phase, turn=state.turn + 1, asked=state.work(phase))
-    match phase:
-        case P.JOINING | P.LEAVING:
-            state = replace(_not_in_it(state), stale=False)
-        case P.STABLE:
-            state = replace(state, tries=0, blocked="", refused=False)
-        case P.WAITING:
-            return _wait(state)
-    if phase in RESTING:
-        return state, []
-    return state, [Action(phase.value, state.turn, state.asked, member_id=state.member_id, claim=state.claim)]
-
-
-def _detour(state: MemberState, phase: Phase) -> Phase:
-    """Return the phase to enter instead, if the table's next phase does not apply."""
-    if state.closing:
-        if phase is P.LEAVING and not state.member_id:
-            return P.CLOSED
-        if phase in (*REVOKING, P.LEAVING, P.CLOSED):
+    def _way_out(self, phase: Phase) -> Phase:
+        if phase in (*REVOKING, P.CLOSED):
             return phase
-        return P.STOPPING if state.running else _detour(state, P.LEAVING)
-    if state.stale and state.claim is not None and phase in (P.LOCATING, P.STARTING, P.STABLE, P.WAITING):
-        return P.STOPPING  # leads on to joining again if nothing is read yet
-    if phase is P.STABLE and state.missing:
-        return P.WAITING
-    if phase is P.JOINING and state.phase is P.WAITING and state.claim is not None:
-        return P.LOCATING  # it waited for offsets, and is still a member
-    return phase
+        if self.running and phase is not P.LEAVING:
+            return P.STOPPING
+        return P.LEAVING if self.member_id else P.CLOSED
 
+    def _way_on(self, phase: Phase) -> Phase:
+        if self.stale and self.claim is not None and phase in (P.LOCATING, P.STARTING, P.SETTLED, P.WAITING):
+            return P.STOPPING  # leads on to joining again if nothing is read yet
+        if phase is P.SETTLED and self.missing:
+            return P.WAITING
+        if phase is P.JOINING and self.phase is P.WAITING and self.claim is not None:
+            return P.LOCATING  # it waited for offsets, and is still a member
+        return phase
 
-def _wait(state: MemberState) -> tuple[MemberState, list[Action]]:
-    tries = state.tries + 1
-    beyond = 3 if state.refused else min(3, max(0, tries - state.max_retries))
-    wait = Action(Do.WAIT, state.turn, wait_ms=state.backoff_ms * 2**beyond)
-    state = replace(state, tries=tries)
-    if tries % max(1, state.max_retries) and not (state.refused and tries == 1):
-        return state, [wait]
-    text = state.blocked if state.refused else f"no full share after {tries} tries, still trying: {state.blocked}"
-    return state, [Action(Do.ALARM, text=text, alarm="refused" if state.refused else "outage"), wait]
+    def entered(self) -> JoiningMember:
+        match self.phase:
+            case P.JOINING | P.LEAVING:
+                return replace(self._not_in_it(), stale=False)
+            case P.SETTLED:
+                return replace(self, tries=0, blocked="", refused=False)
+            case _:
+                return self
 
-
-def _only(assignment: Assignment, tps: Set[TopicPartition]) -> Assignment:
-    return {tp: thread for tp, thread in assignment.items() if tp in tps}
+    def action(self) -> Action:
+        return replace(super().action(), member_id=self.member_id, claim=self.claim)

@@ -15,7 +15,7 @@ from groundwork import clocks
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.kafkagroup import requests
-from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.member.steps import Claim
 from zkconsumer.offsets.group import CountedOffsets, OffsetsStatus, StoreStatus
 from zkconsumer.offsets.store import Committed, OffsetStore
 from zkconsumer.refusals import Refused

@@ -28,7 +28,7 @@ from kafkawire.net.links import Links
 from kafkawire.protocol import grouprequests
 from kafkawire.protocol.request import Request
 from kafkawire.protocol.subscriptions import PROTOCOL_TYPE
-from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.member.steps import Claim
 from zkconsumer.offsets.coordinator import Coordinator, GroupState
 from zkconsumer.refusals import refusal
 

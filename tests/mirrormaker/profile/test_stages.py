@@ -44,7 +44,7 @@ def test_the_innermost_owner_decides(stack: list[tuple[str, str]], stage: str) -
     [
         ([("gevent.hub", "switch"), ("users.code", "f"), ("mirrormaker.handler", "handled"), *CARRY], "handler"),
         ([("zkconsumer.session.zkcalls", "set"), ("zkconsumer.offsets.commits", "commit_locked"), *HUB], "commit"),
-        ([("zkconsumer.session.zkcalls", "get"), ("zkconsumer.group.executor", "read"), *HUB], "ZooKeeper"),
+        ([("zkconsumer.session.zkcalls", "get"), ("zkconsumer.group.claimactions", "read"), *HUB], "ZooKeeper"),
         ([("gevent.hub", "switch"), ("zkconsumer.offsets.commits", "run"), *HUB], ""),  # it waits for its turn
         ([("gevent.hub", "switch"), *FETCHER], ""),
     ],

@@ -1,4 +1,4 @@
-"""A group and its coordinator as values: the real step machines of its members, a coordinator that keeps Kafka's rules.
+"""A group and its coordinator on paper (members.py): a coordinator that keeps Kafka's rules.
 
     JoinGroup     waits until every member that the coordinator knows has joined, or `time` passes: who has not is out
     SyncGroup     waits for the leader, the first that joined
@@ -6,72 +6,60 @@
     a heartbeat   of each member that is connected, after every step: 25 unknown, 22 another generation, 27 joining
     OffsetCommit  of the current generation, stable or joining; else 22, 25, 27
 
-What is promised is checked after every step: no partition is read by two members, and no commit is taken of a member
-for a partition that another one reads.  A frozen process reads nothing; its lease is over before it runs again.
+What is promised, too: no commit is taken of a member for a partition that another one reads.  A frozen process reads
+nothing; its lease is over before it runs again.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from kafkawire.model import TopicPartition
+from tests.scenarios.members import Done, GroupWorld, PaperMember, Violation
 from zkconsumer.kafkagroup.assignors import GroupMember, assign_range
 from zkconsumer.kafkagroup.heartbeats import silent_member_s
-from zkconsumer.kafkagroup.lifecycle import (
+from zkconsumer.kafkagroup.lifecycle import JoiningMember
+from zkconsumer.member.steps import (
     Action,
     Changed,
     Claim,
-    Close,
     Do,
     Failed,
     Fenced,
     Finished,
-    Happening,
     IdGiven,
     IdUnknown,
     JoinAgain,
     Joined,
     Located,
-    MemberState,
     Phase,
     Rebalancing,
     Refused,
     Report,
     Synced,
-    begin,
-    step,
 )
 
 MAX_RETRIES, BACKOFF_MS = 4, 500
 
 
-class Violation(AssertionError):
-    """A promise is broken."""
-
-
 @dataclass
-class Member:
-    name: str
-    topics: frozenset[str]
-    state: MemberState
-    actions: deque[Action]
-    events: deque[Report | Happening] = field(default_factory=deque)
-    reading: set[TopicPartition] = field(default_factory=set)
-    waiting: Action | None = None  # a wait, or a request that the coordinator has not answered
+class Member(PaperMember[JoiningMember]):
+    topics: frozenset[str] = field(default_factory=frozenset)
     frozen: bool = False
     cut: bool = False  # the coordinator is out of its reach
     told: Claim | None = None  # of this claim it knows by a heartbeat that it is to join
 
+    @property
+    def asks(self) -> bool:
+        """Whether it waits for the coordinator."""
+        return self.waiting is not None and self.waiting.do in (Do.JOIN, Do.SYNC)
 
-class World:
+
+class World(GroupWorld[Member]):
     def __init__(self) -> None:
+        super().__init__()
         self.topics: dict[str, int] = {}
-        self.members: dict[str, Member] = {}
-        self.trace: list[tuple[str, str]] = []
-        self.holds: dict[str, Do] = {}
-        self.breaks: dict[str, Do] = {}
         self.refuses: set[str] = set()
         self.session_s, self.rebalance_s = 10.0, 60.0
         # the coordinator
@@ -95,11 +83,7 @@ class World:
                 member.events.append(Changed())
 
     def join(self, name: str, topics: str = "t") -> None:
-        state, actions = begin(MAX_RETRIES, BACKOFF_MS)
-        self.members[name] = Member(name, frozenset(topics.split()), state, deque(actions))
-
-    def close(self, name: str) -> None:
-        self.members[name].events.append(Close())
+        self.add(Member(name, JoiningMember(MAX_RETRIES, BACKOFF_MS), topics=frozenset(topics.split())))
 
     def kill(self, name: str) -> None:
         del self.members[name]
@@ -123,9 +107,8 @@ class World:
         """Its requests get no answer; those that wait fail."""
         member = self.members[name]
         member.cut = True
-        if member.waiting is not None and member.waiting.do in (Do.JOIN, Do.SYNC):
-            member.events.append(Failed(member.waiting.turn, "the link was lost"))
-            member.waiting = None
+        if member.asks:
+            self.report(member, _link_lost)
 
     def mend(self, name: str) -> None:
         self.members[name].cut = False
@@ -141,9 +124,8 @@ class World:
     def move(self) -> None:
         """The coordinator moves to another broker, and has the members as they were; a rebalance begins anew."""
         for member in self.members.values():
-            if member.waiting is not None and member.waiting.do in (Do.JOIN, Do.SYNC):
-                member.events.append(Failed(member.waiting.turn, "the link was lost"))
-                member.waiting = None
+            if member.asks:
+                self.report(member, _link_lost)
         self.joined = []
         if self.phase == "syncing":
             self.phase = "joining"
@@ -164,34 +146,21 @@ class World:
 
     def movable(self) -> list[str]:
         self._beat()
-        return [m.name for m in self.members.values() if not m.frozen and (m.events or self._free_to_act(m))]
+        return super().movable()
 
-    def _free_to_act(self, member: Member) -> bool:
-        return bool(member.actions) and member.actions[0].do is not self.holds.get(member.name)
+    def runs(self, member: Member) -> bool:
+        return not member.frozen
+
+    def fails(self, member: Member, action: Action) -> bool:
+        return member.cut and action.do in (Do.JOIN, Do.SYNC, Do.COMMIT, Do.LEAVE, Do.LOCATE)
 
     def step(self, name: str) -> None:
-        member = self.members[name]
-        if self._free_to_act(member):
-            self._do(member, member.actions.popleft())
-        else:
-            member.state, actions = step(member.state, member.events.popleft())
-            if any(action.turn for action in actions):  # what was held or waited for is out of date
-                member.actions = deque(action for action in member.actions if not action.turn)
-                member.waiting = None
-            member.actions.extend(actions)
-            if member.state.phase is Phase.CLOSED:
-                if member.reading:
-                    raise Violation(f"{name} has left and reads {member.reading}")
-                del self.members[name]
+        super().step(name)
         self._coordinate()
-        self._check()
 
-    def pass_time(self) -> None:
+    def pass_time(self) -> bool:
         """The waits of all are over; the coordinator waits no longer for members that have not joined."""
-        for member in self.members.values():
-            if member.waiting is not None and member.waiting.do is Do.WAIT and not member.frozen:
-                member.events.append(Finished(member.waiting.turn))
-                member.waiting = None
+        waited = super().pass_time()
         if self.phase == "joining" and self.joined:
             for member_id in [one for one in self.known if one not in self.joined]:
                 late = self.known[member_id]
@@ -199,21 +168,13 @@ class World:
                     self.lease_over(late.name)
                 self._out(member_id)
         self._coordinate()
+        return waited
 
     def _lease_is_over(self, late: Member) -> bool:
         """Whether a member's lease is over once the coordinator has waited for it: who was told to join limits it, and
         for who was not it counts from a heartbeat before the rebalance."""
         told = late.told is not None and late.told is late.state.claim
         return told or silent_member_s(self.session_s, self.rebalance_s) <= self.rebalance_s
-
-    def run(self, pick: Callable[[list[str]], str] = lambda names: names[0], limit: int = 20_000) -> None:
-        """Until nobody can move without time passing."""
-        for _ in range(limit):
-            names = self.movable()
-            if not names:
-                return
-            self.step(pick(names))
-        raise Violation(f"no end in sight: {self.trace[-20:]}")
 
     # the coordinator ----------------------------------------------------------------------------------------------
 
@@ -237,10 +198,8 @@ class World:
     def _out(self, member_id: str) -> None:
         member = self.known.pop(member_id, None)
         if member is not None:
-            if member.waiting is not None and member.waiting.do in (Do.JOIN, Do.SYNC):
-                turn = member.waiting.turn
-                member.events.append(IdUnknown(turn) if member.waiting.do is Do.JOIN else JoinAgain(turn, forget=True))
-                member.waiting = None
+            if member.waiting is not None and member.asks:
+                self.report(member, IdUnknown if member.waiting.do is Do.JOIN else partial(JoinAgain, forget=True))
             self.joined = [one for one in self.joined if one != member_id]
             self._rebalance()
 
@@ -248,8 +207,7 @@ class World:
         if self.phase == "syncing":
             for member in self.known.values():
                 if member.waiting is not None and member.waiting.do is Do.SYNC:
-                    member.events.append(JoinAgain(member.waiting.turn))
-                    member.waiting = None
+                    self.report(member, JoinAgain)
             self.joined = []
         self.phase = "joining"
 
@@ -262,29 +220,16 @@ class World:
             for member_id in self.joined:
                 member = self.known[member_id]
                 if member.waiting is not None and member.waiting.do is Do.JOIN:
-                    member.events.append(Joined(member.waiting.turn, Claim(self.generation, member_id)))
-                    member.waiting = None
+                    self.report(member, partial(Joined, claim=Claim(self.generation, member_id)))
         if self.phase == "stable":
             for member_id, member in self.known.items():
                 if member.waiting is not None and member.waiting.do is Do.SYNC:
                     tps = dict.fromkeys(self.assigned.get(member_id, ()), f"{member.name}-0")
-                    member.events.append(Synced(member.waiting.turn, tps))
-                    member.waiting = None
+                    self.report(member, partial(Synced, assignment=tps))
 
     # actions ------------------------------------------------------------------------------------------------------
 
-    def _do(self, member: Member, action: Action) -> None:
-        broken = self.breaks.get(member.name) is action.do
-        if broken:
-            del self.breaks[member.name]
-        broken = broken or (member.cut and action.do in (Do.JOIN, Do.SYNC, Do.COMMIT, Do.LEAVE, Do.LOCATE))
-        report, said = getattr(self, f"_{action.do.name.lower()}")(member, action, broken)
-        what = {Do.WAIT: f"wait {action.wait_ms} ms", Do.ALARM: f"alarm ({action.text})"}.get(action.do, str(action))
-        self.trace.append((member.name, f"{what} ({said})" if said else what))
-        if report is not None:
-            member.events.append(report)
-
-    def _join(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+    def _join(self, member: Member, action: Action, broken: bool) -> Done:
         if member.reading:
             raise Violation(f"{member.name} joins and reads {member.reading}")
         if broken:
@@ -305,7 +250,7 @@ class World:
         member.waiting = action
         return None, ""
 
-    def _sync(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+    def _sync(self, member: Member, action: Action, broken: bool) -> Done:
         if broken:
             return Failed(action.turn, "no coordinator"), "failed"
         claim = action.claim
@@ -322,24 +267,17 @@ class World:
             return None, "leads"
         return None, ""
 
-    def _locate(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+    def _locate(self, member: Member, action: Action, broken: bool) -> Done:
         if broken:
             return Failed(action.turn, "no coordinator"), "failed"
         return Located(action.turn, frozenset(action.assignment)), ""
 
-    def _start(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+    def _start(self, member: Member, action: Action, broken: bool) -> Done:
         if not any(isinstance(event, Fenced) for event in member.events):
             member.reading |= action.assignment.keys()  # else there is no claim any more
         return Finished(action.turn), ""
 
-    def _stop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        member.reading -= action.assignment.keys()
-        return Finished(action.turn), ""
-
-    def _drain(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        return Finished(action.turn), ""
-
-    def _commit(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+    def _commit(self, member: Member, action: Action, broken: bool) -> Done:
         claim = member.state.claim
         if broken or claim is None:
             return Failed(action.turn, "no coordinator"), "failed"
@@ -352,32 +290,13 @@ class World:
                 raise Violation(f"{member.name} commits what {other.name} reads")
         return Finished(action.turn), ""
 
-    def _wait(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        member.waiting = action
-        return None, ""
-
-    def _leave(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
+    def _leave(self, member: Member, action: Action, broken: bool) -> Done:
         if broken:
             return Failed(action.turn, "no coordinator"), "failed"
         self._out(action.member_id)
         return Finished(action.turn), ""
 
-    def _drop(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        member.reading -= action.assignment.keys()
-        return None, ""
-
-    def _alarm(self, member: Member, action: Action, broken: bool) -> tuple[Report | None, str]:
-        return None, ""
-
     # promises -----------------------------------------------------------------------------------------------------
-
-    def _check(self) -> None:
-        readers: dict[TopicPartition, str] = {}
-        for member in self.members.values():
-            for tp in member.reading if not member.frozen else ():
-                if tp in readers:
-                    raise Violation(f"{tp} is read by {readers[tp]} and {member.name}")
-                readers[tp] = member.name
 
     def check_whole(self) -> None:
         """Once nothing more happens: everything that somebody wants is read."""
@@ -393,3 +312,7 @@ class World:
         read = {tp for member in self.members.values() for tp in member.reading}
         if read != wanted:
             raise Violation(f"read: {sorted(read)}, wanted: {sorted(wanted)}")
+
+
+def _link_lost(turn: int) -> Report:
+    return Failed(turn, "the link was lost")

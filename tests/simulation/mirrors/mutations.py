@@ -36,9 +36,9 @@ from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.partition import Partition
 from zkconsumer.fetching.shares import Saving
 from zkconsumer.group.claims import Claims
-from zkconsumer.group.executor import RebalanceExecutor
-from zkconsumer.group.member import Member
-from zkconsumer.group.ownership import OwnedPartitions
+from zkconsumer.member.executor import Executor
+from zkconsumer.member.member import Member
+from zkconsumer.member.ownership import OwnedPartitions
 from zkconsumer.session import zksession
 from zkconsumer.session.lease import Lease
 
@@ -101,7 +101,7 @@ def _restart_where_it_delivered(restart: Real) -> Real:
 
 
 def _none_committed(locate: Real) -> Real:
-    def mutated(self: RebalanceExecutor, action: Any) -> Any:
+    def mutated(self: Executor, action: Any) -> Any:
         found = locate(self, action)
         self._located = dict.fromkeys(self._located)
         return found
@@ -278,7 +278,7 @@ MUTATIONS: dict[str, Mutation] = {
     "what came too late is gone": [(Partition, "_too_late", _too_late_is_gone)],
     "fetched again where fetching stopped": [(Partition, "refetch", _refetch_where_it_fetched)],
     "read on where delivery stopped after a sender dropped": [(Partition, "_restart", _restart_where_it_delivered)],
-    "begins as if nothing were committed": [(RebalanceExecutor, "_locate", _none_committed)],
+    "begins as if nothing were committed": [(Executor, "_locate", _none_committed)],
     "release before commit": _group("release before commit"),
     "read before claim": _group("read before claim"),
     "no fence": _group("no fence"),
@@ -303,7 +303,7 @@ MUTATIONS: dict[str, Mutation] = {
     "an unknown outcome is sent again": [(outcomes, "_once", _instead(lambda batch: False))],
     "no refresh after a refusal": [(outcomes, "refreshes", _instead(lambda code: False))],
     "backs off for ever": [(FetchPlan, "back_off", _for_ever)],
-    "a lost session is not noticed": [(Member, "session_lost", _instead(lambda self: None))],
+    "a lost session is not noticed": [(Member, "lost", _instead(lambda self, event: None))],
     "owner nodes that are left over stay": [(Claims, "_sweep", _instead(lambda self: []))],
     "released owner nodes stay": [(Claims, "_roll_back", _instead(lambda self, paths, session_id: None))],
     "sent to before it is added": [(Sequences, "_numbers", _whether_added_or_not)],

@@ -13,7 +13,7 @@ from kafkawire.errors import LinkLost
 from kafkawire.model import Broker
 from tests.fakes.clocks import FakeClocks
 from zkconsumer.kafkagroup.heartbeats import Heartbeats
-from zkconsumer.kafkagroup.lifecycle import Claim
+from zkconsumer.member.steps import Claim
 from zkconsumer.session.lease import COORDINATOR_PART, Lease
 from zkconsumer.session.zksession import SessionState
 

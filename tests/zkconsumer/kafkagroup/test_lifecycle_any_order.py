@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from tests.scenarios.coordinated.story import EFFECTS
 from tests.scenarios.coordinated.world import World
 from tests.scenarios.stories import happen
-from zkconsumer.kafkagroup import lifecycle
-from zkconsumer.kafkagroup.lifecycle import Claim, Do, Failed, Fenced, Finished, Joined, Phase, Synced
+from zkconsumer.kafkagroup.lifecycle import JoiningMember
+from zkconsumer.member.machine import begin, step
+from zkconsumer.member.steps import Claim, Do, Failed, Fenced, Finished, Joined, Phase, Synced
 
 NAMES = "abc"
 HAPPENINGS = [
@@ -72,34 +73,34 @@ def test_each_partition_has_one_reader_at_every_moment_and_one_in_the_end(
     world.check_whole()
 
 
-def stable() -> lifecycle.MemberState:
-    state, _ = lifecycle.begin(4, 500)
-    state, _ = lifecycle.step(state, Joined(state.turn, Claim(3, "m")))
-    state, _ = lifecycle.step(state, Synced(state.turn, {}))
+def settled() -> JoiningMember:
+    state, _ = begin(JoiningMember(4, 500))
+    state, _ = step(state, Joined(state.turn, Claim(3, "m")))
+    state, _ = step(state, Synced(state.turn, {}))
     assert state.settled
     return state
 
 
 def test_a_fence_of_an_earlier_claim_changes_nothing() -> None:
-    state = stable()
-    assert lifecycle.step(state, Fenced(Claim(2, "m"))) == (state, [])
+    state = settled()
+    assert step(state, Fenced(Claim(2, "m"))) == (state, [])
 
 
 def test_a_late_report_changes_nothing_and_a_wrong_one_is_a_bug() -> None:
-    state = stable()
-    assert lifecycle.step(state, Finished(state.turn - 1)) == (state, [])
-    with pytest.raises(ValueError, match="Finished is not a report for a member that is stable"):
-        lifecycle.step(state, Finished(state.turn))
+    state = settled()
+    assert step(state, Finished(state.turn - 1)) == (state, [])
+    with pytest.raises(ValueError, match="Finished is not a report for a member that is settled"):
+        step(state, Finished(state.turn))
 
 
 def test_the_backoff_grows_to_eight_times_and_alarms_are_rare() -> None:
-    state, actions = lifecycle.begin(2, 100)
+    state, actions = begin(JoiningMember(2, 100))
     waits, alarms = [], 0
     for _ in range(8):
-        state, actions = lifecycle.step(state, Failed(state.turn, "no broker"))
+        state, actions = step(state, Failed(state.turn, "no broker"))
         assert state.phase is Phase.WAITING
         alarms += sum(action.do is Do.ALARM for action in actions)
         waits += [action.wait_ms for action in actions if action.do is Do.WAIT]
-        state, actions = lifecycle.step(state, Finished(state.turn))
+        state, actions = step(state, Finished(state.turn))
     assert waits == [100, 100, 200, 400, 800, 800, 800, 800]
     assert alarms == 4

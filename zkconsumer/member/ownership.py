@@ -1,7 +1,6 @@
 """Owned partitions of a member, from their committed offset to their last commit.  Runs in the event loop.
 
-Used by groups in ZooKeeper (executor.py) and groups on Kafka's coordinator (zkconsumer.kafkagroup): they decide when
-each step is due, and when a partition is ours.
+The machine decides when each step is due, and the kind of group when a partition is ours.
 """
 
 from __future__ import annotations

@@ -1,41 +1,42 @@
-"""Executor of rebalance actions: runs one action of the step machine (rebalance), and reports.  Runs in the event loop.
+"""Actions of a member in ZooKeeper that a coordinated one does not have: register, read the group, release, claim.
 
-Each method runs the action of its name (steps.Do says what each does and what it may report).  A failure of ZooKeeper,
-a store or a broker is also a report: `Failed`.
+A partition may lose its offset, or its topic, between two owners: so the actions also remember where a partition was
+taken from this member, and which topic its log belongs to.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from groundwork.tasks import Event, now, sleep
-from kafkawire.errors import WireError
+from groundwork.sentences import counted
+from groundwork.tasks import now, sleep
 from kafkawire.model import TopicPartition
-from zkconsumer.errors import ConsumerError, FilterUnknown, ZooKeeperAway
+from kafkawire.znodes.group import Registration
+from zkconsumer.errors import FilterUnknown, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import StrategyNotAllowed, Surplus, Unreadable, Unregistered, Untranslatable
-from zkconsumer.group.ownership import Offset, OwnedPartitions, some_of
-from zkconsumer.group.steps import (
+from zkconsumer.group.verify import SESSIONLESS
+from zkconsumer.member.executor import GroupActions
+from zkconsumer.member.history import TopicHistory
+from zkconsumer.member.ownership import Offset, OwnedPartitions, some_of
+from zkconsumer.member.steps import (
     Action,
+    Assignment,
     ClaimsRefused,
     Do,
     Failed,
     Finished,
     GroupRead,
-    Located,
     NotRegistered,
     Report,
     Unrecoverable,
 )
-from zkconsumer.group.verify import SESSIONLESS
-from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
 from zkconsumer.offsets.former import TopicCreation, former_read
 from zkconsumer.offsets.group import GroupOffsets
@@ -54,11 +55,10 @@ class _Place(NamedTuple):
     topic: TopicCreation | None
 
 
-class RebalanceExecutor:
-    """Executor of the actions of one member, one at a time.
+class ClaimActions(GroupActions):
+    """Actions of one member.  closing(): True while the member shuts down.
 
-    cursors: the partitions that the member owns and reads; made, started and dropped here.  closing(): True while the
-    member shuts down.  unrecoverable: why the group can never be read here, once that is known.
+    unrecoverable: why the group can never be read here, once that is known.
     """
 
     def __init__(
@@ -67,85 +67,42 @@ class RebalanceExecutor:
         session: ZkSession,
         group: GroupReader,
         claims: Claims,
-        fetchers: Fetchers,
         commits: Commits,
         store: GroupOffsets,
-        make_cursor: Callable[[TopicPartition, str, str], Cursor],
-        cursors: dict[TopicPartition, Cursor],
+        owned: OwnedPartitions,
         config: ConsumerConfig,
         on_event: OnEvent,
-        listener: ListenerCalls,
         closing: Callable[[], bool],
     ) -> None:
-        self.cursors = cursors
-        self.freed = Event()  # set when a contested owner node went away
+        own: dict[Do, Callable[[Action], Report]] = {
+            Do.REGISTER: self._register,
+            Do.READ: self._read,
+            Do.RELEASE: self._release,
+            Do.CLAIM: self._claim,
+            Do.LEAVE: self._leave,
+        }
+        super().__init__(own, TopicHistory(on_event))
         self.unrecoverable: FilterUnknown | None = None
-        self.deleted: dict[str, str] = {}  # topics that were read and are deleted, with a sentence each
         self._session = session
         self._group = group
         self._claims = claims
-        self._owned = OwnedPartitions(
-            cursors=cursors,
-            fetchers=fetchers,
-            commits=commits,
-            store=store,
-            make_cursor=make_cursor,
-            config=config,
-            listener=listener,
-            on_event=on_event,
-        )
-        self._store = store
         self._commits = commits
+        self._store = store
+        self._owned = owned
+        self._cursors = owned.cursors
         self._config = config
         self._on_event = on_event
         self._closing = closing
         self._taken: dict[TopicPartition, _Place] = {}  # state of partitions when they were taken from us
         self._went_on: set[TopicPartition] = set()  # those of them whose committed offset was gone
         self._id_deleted = False  # True if it was deleted in this session
-        self._located: dict[TopicPartition, Offset] = {}
         self._recreated: dict[TopicPartition, TopicCreation] = {}  # former topic of partitions with a new log
-        self._known_at_start: frozenset[TopicPartition] | None = None
-        self._topics_before: frozenset[str] | None = None  # read until the subscription was changed
-        self._reported_absent: set[str] = set()
         self._reported_surplus: set[Surplus] = set()
-        self._do: dict[Do, Callable[[Action], Report]] = {
-            Do.REGISTER: self._register,
-            Do.READ: self._read,
-            Do.STOP: self._stop,
-            Do.DRAIN: self._drain,
-            Do.COMMIT: self._commit,
-            Do.RELEASE: self._release,
-            Do.CLAIM: self._claim,
-            Do.LOCATE: self._locate,
-            Do.START: self._start,
-            Do.WAIT: self._wait,
-            Do.LEAVE: self._leave,
-        }
 
-    def do(self, action: Action) -> Report:
-        try:
-            return self._do[action.do](action)
-        except (ConsumerError, WireError) as e:
-            return Failed(action.turn, str(e))
-
-    def drop(self, assignment: Mapping[TopicPartition, str]) -> None:
-        """Revoke partitions at once."""
-        for tp in assignment:
-            cursor = self.cursors.get(tp)
-            if cursor is not None and cursor.committed is not None and not cursor.topic_deleted:
-                self._taken[tp] = _Place(cursor.committed, cursor.topic)
-        self._owned.drop(assignment)
-        self._no_longer_recreated(assignment)
-        self._claims.forget(assignment)
-
-    def readable(self, cursor: Cursor) -> bool:
-        """True unless the committed offset of a parked partition cannot be read."""
-        return self._owned.readable(cursor)
-
-    def resubscribed(self) -> None:
-        """Record a new subscription: topics that are new to it begin as after a start."""
-        if self._topics_before is None:
-            self._topics_before = frozenset(self._group.partitions)
+    def subscribe(self, registration: Registration) -> None:
+        """Subscribe to other topics: the next round registers so; partitions that stay assigned here are read on."""
+        self._group.subscribe(registration)
+        self.history.resubscribed(self._group.partitions)
 
     def sweep(self) -> None:
         """Delete owner nodes of our session that we do not hold: an attempt broke off, or the lease was over for a
@@ -158,12 +115,15 @@ class RebalanceExecutor:
     def rewrite_offsets(self, tps: Iterable[TopicPartition]) -> None:
         """Have offsets written again whose nodes were deleted by others: only their owner knows them.  Raises
         ZooKeeperAway."""
-        for tp in self._store.deleted(self._config.group_id, [tp for tp in tps if tp in self.cursors]):
-            cursor = self.cursors.get(tp)
+        for tp in self._store.deleted(self._config.group_id, [tp for tp in tps if tp in self._cursors]):
+            cursor = self._cursors.get(tp)
             if cursor is not None and cursor.committed is not None and not cursor.dropped:
                 text = f"{tp}: the offset node was deleted by another client; {cursor.committed} is written again"
                 self._on_event(ConsumerEvent("offset", text, tp, offset=cursor.committed))
                 self._commits.commit_soon()
+
+    def as_seen(self) -> str:
+        return f"; {counted(self._group.members, 'member')} in the group"
 
     # actions ---------------------------------------------------------------------------------------------------------
 
@@ -208,29 +168,20 @@ class RebalanceExecutor:
             return Unrecoverable(action.turn, str(self.unrecoverable))
         if isinstance(found, Unreadable | StrategyNotAllowed):
             return Failed(action.turn, str(found))
-        if self._known_at_start is None:
-            known = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
-            self._known_at_start = frozenset(known)
-        if self._topics_before is not None and self._group.subscribed:
-            there = {topic: ids for topic, ids in self._group.partitions.items() if topic not in self._topics_before}
-            self._known_at_start |= {TopicPartition(topic, p) for topic, ids in there.items() for p in ids}
-            self._topics_before = None
-        self._report_absent()
+        partitions = {TopicPartition(topic, p) for topic, ids in self._group.partitions.items() for p in ids}
+        self.history.read(partitions, self._group.subscribed)
+        self.history.report_absent(self._group.absent)
         self._report_surplus()
         left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
-        recreated = frozenset(tp for tp, cursor in self.cursors.items() if cursor.topic_deleted and not cursor.dropped)
+        recreated = frozenset(tp for tp, cursor in self._cursors.items() if cursor.topic_deleted and not cursor.dropped)
         return GroupRead(action.turn, found, left_out, recreated)
 
     def _end_former_logs(self) -> None:
         """Commit nothing more for partitions whose topic was deleted, whether or not there is a new one: such a commit
         would be newer than the new topic."""
         lost: dict[str, list[Cursor]] = {}
-        self.deleted = {
-            topic: text
-            for topic, text in self.deleted.items()
-            if topic not in self._group.creations and self._group.subscribes(topic)
-        }
-        for tp, cursor in self.cursors.items():
+        self.history.forget_deleted(self._group.creations, self._group.subscribes)
+        for tp, cursor in self._cursors.items():
             today = self._group.creations.get(tp.topic)
             if today is None and not self._group.subscribes(tp.topic):
                 continue  # it was not read, because the former subscription did not select it
@@ -249,9 +200,8 @@ class RebalanceExecutor:
             )
             self._on_event(ConsumerEvent("reset", text, min(cursor.tp for cursor in cursors)))
             if not again:
-                self.deleted[topic] = (
-                    f"topic {topic}, created at {cursors[0].topic}, was deleted; waiting for a new one"
-                )
+                text = f"topic {topic}, created at {cursors[0].topic}, was deleted; waiting for a new one"
+                self.history.deleted[topic] = text
 
     def _report_surplus(self) -> None:
         """Report, once for each number of threads and partitions of a topic, that some threads have nothing to read."""
@@ -259,28 +209,6 @@ class RebalanceExecutor:
             if one not in self._reported_surplus:
                 self._on_event(ConsumerEvent("idle", str(one)))
         self._reported_surplus = set(self._group.surplus)
-
-    def _report_absent(self) -> None:
-        """Report once that a subscribed topic does not exist: perhaps its name is wrong."""
-        absent = set(self._group.absent)
-        for topic in sorted(absent - self._reported_absent):
-            self._on_event(ConsumerEvent("missing", f"topic {topic} does not exist (yet); waiting for it"))
-        self._reported_absent = absent
-
-    def _stop(self, action: Action) -> Report:
-        self._owned.stop(action.assignment)
-        return Finished(action.turn)
-
-    def _drain(self, action: Action) -> Report:
-        self._owned.drain(action.assignment, self._closing())  # a JVM member waits about 6 s for its partitions
-        return Finished(action.turn)
-
-    def _commit(self, action: Action) -> Report:
-        with suppress(ZooKeeperAway):  # the commit reports it
-            self.rewrite_offsets(action.assignment)
-        failed = self._owned.commit(action.assignment)
-        self._owned.forget(tp for tp in action.assignment if tp in self._recreated)
-        return Failed(action.turn, failed) if failed else Finished(action.turn)
 
     def _release(self, action: Action) -> Report:
         self._owned.forget(action.assignment)
@@ -302,18 +230,35 @@ class RebalanceExecutor:
         won = frozenset(action.assignment) - contested.keys() if action.accept_partial else frozenset()
         return ClaimsRefused(action.turn, contested, won)
 
-    def _locate(self, action: Action) -> Report:
-        """Read the committed offsets, now that only this member moves them."""
-        self._located = known = self._owned.offsets(action.assignment)
-        for tp, at in known.items():
+    def _leave(self, action: Action) -> Report:
+        self._group.leave()
+        return Finished(action.turn)
+
+    # around the actions of every member ------------------------------------------------------------------------------
+
+    def dropping(self, assignment: Assignment) -> None:
+        for tp in assignment:
+            cursor = self._cursors.get(tp)
+            if cursor is not None and cursor.committed is not None and not cursor.topic_deleted:
+                self._taken[tp] = _Place(cursor.committed, cursor.topic)
+        self._no_longer_recreated(assignment)
+        self._claims.forget(assignment)
+
+    def committing(self, assignment: Assignment) -> None:
+        with suppress(ZooKeeperAway):  # the commit reports it
+            self.rewrite_offsets(assignment)
+
+    def committed(self, assignment: Assignment) -> None:
+        self._owned.forget(tp for tp in assignment if tp in self._recreated)
+
+    def located(self, offsets: dict[TopicPartition, Offset]) -> dict[TopicPartition, Offset]:
+        for tp, at in offsets.items():
             then, today = self._recreated.get(tp), self._group.creations.get(tp.topic)
             if isinstance(at, int) and then is not None and today is not None:
-                known[tp] = former_read(
-                    tp.topic, at, then, today
-                )  # at any time: only this member could have written it
+                offsets[tp] = former_read(tp.topic, at, then, today)  # only this member could have written it
             elif at is None and self._owned.sought(tp) is None:
-                known[tp] = self._place_of(tp)
-        return Located(action.turn, frozenset(known))
+                offsets[tp] = self._place_of(tp)
+        return offsets
 
     def _place_of(self, tp: TopicPartition) -> int | None:
         """Return the offset at which a partition was taken from this member, if nothing is committed for it."""
@@ -328,43 +273,25 @@ class RebalanceExecutor:
         self._on_event(ConsumerEvent("offset", text, tp, offset=place.committed))
         return place.committed
 
-    def _start(self, action: Action) -> Report:
-        self._owned.start(
-            action.assignment,
-            self._located,
-            ours=lambda tp: tp in self._claims.held,
-            reset_of=self._reset_of,
-            prepare=self._of_todays_topic,
-        )
-        for tp in action.assignment:
-            if tp not in self.cursors:
-                continue
-            if tp in self._went_on:  # it counts until something is committed again
-                self.cursors[tp].committed = None  # the store has no offset
-                self._commits.commit_soon()
-            else:
-                self._taken.pop(tp, None)
-        self._went_on.difference_update(action.assignment)
-        return Finished(action.turn)
+    def claimed(self) -> Callable[[TopicPartition], bool]:
+        return lambda tp: tp in self._claims.held
 
-    def _of_todays_topic(self, cursor: Cursor) -> None:
+    def prepare(self, cursor: Cursor) -> None:
+        if cursor.tp in self._store.out_of_sync:
+            self._commits.commit_soon()  # otherwise the two stores of an idle partition would differ forever
         cursor.topic = self._group.creations.get(cursor.tp.topic)
         self._recreated.pop(cursor.tp, None)
 
-    def _reset_of(self, tp: TopicPartition) -> str:
-        """Return the reset policy.  Partitions that appear while we run are read from the start: the user did not
-        choose to skip them."""
-        appeared = self._known_at_start is not None and tp not in self._known_at_start
-        return "smallest" if appeared else self._config.auto_offset_reset
-
-    def _wait(self, action: Action) -> Report:
-        self.freed.wait(timeout=action.wait_ms / 1000)
-        self.freed.clear()  # freed ends one wait only: the next round may fail before it claims, and must wait
-        return Finished(action.turn)
-
-    def _leave(self, action: Action) -> Report:
-        self._group.leave()
-        return Finished(action.turn)
+    def started(self, assignment: Assignment) -> None:
+        for tp in assignment:
+            if tp not in self._cursors:
+                continue
+            if tp in self._went_on:  # it counts until something is committed again
+                self._cursors[tp].committed = None  # the store has no offset
+                self._commits.commit_soon()
+            else:
+                self._taken.pop(tp, None)
+        self._went_on.difference_update(assignment)
 
     def _no_longer_recreated(self, tps: Iterable[TopicPartition]) -> None:
         for tp in tps:
