@@ -11,18 +11,22 @@ how long the ownership is valid.  The engine has the rest: streams, cursors, tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from groundwork.hub import Hub, OwnThread
 from groundwork.loopdelay import HubLag, busy_lines
-from groundwork.tasks import TaskGroup
+from groundwork.options import specs
+from groundwork.tasks import TaskGroup, connect
+from kafkawire.cluster.metadata import NothingKnown
+from kafkawire.cluster.metadata import Unreachable as NoBroker
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.dialects import Dialect
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
+from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetcher import Fetcher
@@ -36,6 +40,8 @@ from zkconsumer.offsets.store import OffsetStore
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.session.lease import Lease
 
+METADATA_MS = 10_000  # a broker that is silent for longer would block requests to the others
+CLOSED_AT_START = "the connector was shut down while it started"
 LATE_PART = 0.25  # part of the session timeout: after three more of that, the session is over
 
 
@@ -91,6 +97,32 @@ class EngineContext:
             retries=retries,
             before=self.before_commit,
         )
+
+    def why_never(self, brokers: Iterable[Broker]) -> str | None:
+        """Return why the brokers can never be read, or None: they are older than the configured release, or refuse our
+        TLS or login, and would close the connection on each request, forever."""
+        option = specs(type(self.config))["version"].key
+        return self.versions.refusal(brokers, option, self.config.kafka_security.connect(connect))
+
+    def first_metadata(
+        self, read: Callable[[], object], bootstrap: Iterable[Broker], ended: Callable[[], bool], effect: str = ""
+    ) -> None:
+        """Read metadata for the first time, so that brokers which do not answer are reported now.
+
+        ended(): True once our own shutdown has closed the connections.  effect: a clause for brokers that can never be
+        read.  Raises Unreachable, ConsumerError, and Closed after the shutdown.
+        """
+        try:
+            read()
+        except NothingKnown:
+            pass  # the brokers have just started: the topics are read again until they know them
+        except NoBroker as e:
+            if ended():  # ask no other broker
+                raise Closed(CLOSED_AT_START) from e
+            why = self.why_never(bootstrap)
+            if why is not None:
+                raise ConsumerError(why + effect) from e
+            raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
 
     def watch_hub(self, session_timeout_ms: int) -> None:
         """Report when no heartbeat could be sent for much of the session timeout: a call blocked the interpreter, most

@@ -12,8 +12,7 @@ from typing import Any
 
 from groundwork import clocks
 from groundwork.tasks import TaskGroup, connect, now, sleep
-from kafkawire.cluster.metadata import MetadataSource, NothingKnown
-from kafkawire.cluster.metadata import Unreachable as NoBroker
+from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.cluster.retry import ONCE
 from kafkawire.cluster.topicadmin import TopicAdmin
 from kafkawire.cluster.view import ClusterView
@@ -22,10 +21,10 @@ from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.grouprequests import tells_rebalance_timeout
 from kafkawire.znodes.group import Registration
-from zkconsumer.engine.assignment import EngineContext
+from zkconsumer.engine.assignment import METADATA_MS, EngineContext
 from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.offsetstores import store_of_coordinated
-from zkconsumer.errors import Closed, ConsumerError, Unreachable
+from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.leaders import CurrentLeaders, RefreshedLeaders
 from zkconsumer.kafkagroup import requests
@@ -43,9 +42,6 @@ from zkconsumer.offsets.modeswitch import committed_partitions
 from zkconsumer.options.config import LAST_COMMIT_MS
 from zkconsumer.session.lease import Lease
 from zkconsumer.session.zksession import SessionState, ZkSession
-
-METADATA_MS = 10_000  # a broker that is silent for longer would block requests to the others
-CLOSED_AT_START = "the connector was shut down while it started"
 
 
 class CoordinatedAssignment(GroupAssignment):
@@ -132,17 +128,7 @@ class CoordinatedAssignment(GroupAssignment):
     # start and end ------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        try:
-            self._topics.read()
-        except NothingKnown:
-            pass  # the brokers have just started: the topics are read again until they know them
-        except NoBroker as e:
-            if self._ended:  # our own shutdown closed the connection
-                raise Closed(CLOSED_AT_START) from e
-            why = self._why_never(self._brokers())
-            if why is not None:
-                raise ConsumerError(f"{why}; nothing was joined") from e
-            raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
+        self._context.first_metadata(self._topics.read, self._brokers(), lambda: self._ended, "; nothing was joined")
         if not self._dialect.coordinates_groups:
             raise ConsumerError(
                 f"coordination kafka: the brokers are of Kafka {self._dialect.release}, which coordinates no groups;"

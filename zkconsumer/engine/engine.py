@@ -16,7 +16,7 @@ from kafkawire.errors import CorruptMessage, WireError
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.engine.assignment import AssignmentSource, EngineContext
+from zkconsumer.engine.assignment import CLOSED_AT_START, AssignmentSource, EngineContext
 from zkconsumer.engine.controls import Controls
 from zkconsumer.engine.coordinatedassignment import CoordinatedAssignment
 from zkconsumer.engine.fixedassignment import FixedAssignment
@@ -203,11 +203,11 @@ class Engine:
         except (ConsumerError, WireError, RuntimeError) as e:  # RuntimeError: the task group is stopped
             if not self._closing:
                 raise
-            raise Closed("the connector was shut down while it started") from e
+            raise Closed(CLOSED_AT_START) from e
         if self._tasks.death is not None:
             raise self._tasks.death
         if self._closing:
-            raise Closed("the connector was shut down while it started")
+            raise Closed(CLOSED_AT_START)
 
     def _take_part(self) -> None:
         self._taking_part = True

@@ -15,16 +15,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NoReturn
 
 from groundwork.executor import ThreadExecutor
-from groundwork.options import specs
 from groundwork.tasks import connect, deadline
-from kafkawire.cluster.metadata import MetadataSource, NothingKnown
-from kafkawire.cluster.metadata import Unreachable as NoBroker
+from kafkawire.cluster.metadata import MetadataSource
 from kafkawire.model import Broker, PartitionId, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
-from zkconsumer.engine.assignment import EngineContext
+from zkconsumer.engine.assignment import CLOSED_AT_START, METADATA_MS, EngineContext
 from zkconsumer.engine.offsetstores import store_of_fixed
-from zkconsumer.errors import Closed, ConsumerError, Unreachable
+from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
@@ -33,9 +31,7 @@ from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
 
-METADATA_MS = 10_000  # a broker that is silent for longer would block requests to the others
 SLOW_S = 10.0  # a call of the store that takes longer is reported, again after each further interval
-CLOSED_AT_START = "the connector was shut down while it started"
 
 
 class FixedAssignment:
@@ -60,8 +56,7 @@ class FixedAssignment:
         context.lease.valid_until = math.inf
         self._executor = ThreadExecutor(context.hub, SLOW_S, self._slow)
         self._store = store_of_fixed(config, own, self._executor)
-        self._connect = config.kafka_security.connect(connect)
-        asking = context.versions.connect(self._connect)
+        asking = context.versions.connect(config.kafka_security.connect(connect))
         self._links = Links(config.client_name, asking, min(config.socket_timeout_ms, METADATA_MS))
         self.leaders = self._leaders(context)
         self.fetchers = context.fetchers(self.leaders)
@@ -76,22 +71,8 @@ class FixedAssignment:
     # start and end ------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
-        try:
-            self.leaders.read(())
-        except NothingKnown:
-            pass  # the brokers have just started: the topics are read again until they know them
-        except NoBroker as e:
-            if self._leaving:  # our own shutdown closed the connection: ask no other broker
-                raise Closed(CLOSED_AT_START) from e
-            why = self._why_never()
-            if why is not None:
-                raise ConsumerError(why) from e
-            raise Unreachable(f"{e}: are they running, and is bootstrap.servers right?") from e
-
-    def _why_never(self) -> str | None:
-        config = self._context.config
-        brokers = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(config.brokers)]
-        return self._context.versions.refusal(brokers, specs(type(config))["version"].key, self._connect)
+        bootstrap = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(self._context.config.brokers)]
+        self._context.first_metadata(lambda: self.leaders.read(()), bootstrap, lambda: self._leaving)
 
     def take_part(self) -> None:
         self._report_unread()

@@ -11,12 +11,10 @@ leave      wait until delivered messages are done, commit, then give everything 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 from groundwork.executor import ThreadExecutor
-from groundwork.options import specs
-from groundwork.tasks import connect, now, sleep
-from kafkawire.model import Broker
+from groundwork.tasks import now, sleep
 from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.errors import ConsumerError
@@ -49,10 +47,10 @@ class GroupAssignment(ABC):
     _actions: GroupActions
 
     def __init__(self, context: EngineContext, on_fence: Callable[[], object]) -> None:
+        self._context = context
         self._config = context.config
         self._dialect = context.dialect
         self._versions = context.versions
-        self._watch_hub = context.watch_hub
         self._tasks = context.tasks
         self._lease = context.lease
         self._listener = context.listener
@@ -108,16 +106,10 @@ class GroupAssignment(ABC):
 
     # start and end ------------------------------------------------------------------------------------------------
 
-    def _why_never(self, brokers: Iterable[Broker]) -> str | None:
-        """Return why the brokers can never be read, or None: they are older than the configured release, or refuse our
-        TLS or login, and would close the connection on each request, forever."""
-        option = specs(type(self._config))["version"].key
-        return self._versions.refusal(brokers, option, self._config.kafka_security.connect(connect))
-
     def take_part(self) -> None:
         for name, loop in self._loops().items():
             self._tasks.spawn(name, loop)
-        self._watch_hub(self._session_ms)
+        self._context.watch_hub(self._session_ms)
         self.member.first_round.wait(timeout=FIRST_ROUND_S)
         if self.member.refusal:
             raise ConsumerError(self.member.refusal)

@@ -179,7 +179,7 @@ class ZookeeperAssignment(GroupAssignment):
         if self._versions.pinned and self._dialect.number < ASKED_FROM and security == OPEN:
             return
         brokers = self.session.ask("read brokers", read_brokers, self._znodes)
-        why = self._why_never(brokers.values())
+        why = self._context.why_never(brokers.values())
         if why is not None:
             raise ConsumerError(f"{why}; nothing was registered")
 
