@@ -56,8 +56,8 @@ from mirrormaker.topics import OUT_OF_REACH, TopicMissing
 from producer.conversion import MessageHandlerFailed, Output
 from producer.errors import TooLarge
 from zkconsumer.errors import DamagedMessage
+from zkconsumer.fetching.committable import Parked
 from zkconsumer.fetching.partition import Reset
-from zkconsumer.fetching.progress import Parked
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from zkconsumer.daemonconnector import DaemonConnector
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
+from zkconsumer.fetching.committable import Parked
 from zkconsumer.fetching.partition import Reset
-from zkconsumer.fetching.progress import Parked
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import Mode

@@ -13,7 +13,7 @@ from typing import TypeVar
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.engine.status import PartitionStatus
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.committable import Parked
 from zkconsumer.offsets.group import OffsetsStatus
 
 T = TypeVar("T")

@@ -45,7 +45,7 @@ from mirrormaker.selection import Selection
 from mirrormaker.source import Source
 from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.committable import Parked
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from localkafka.waiting import wait_until
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.leaders import RefreshedLeaders
+from zkconsumer.fetching.currentleaders import RefreshedLeaders
 from zkconsumer.streams.stream import Stream
 
 pytestmark = pytest.mark.real

@@ -412,7 +412,7 @@ KEEPERS = {  # one task, or a sender and its receiver, with requests in flight; 
     "sparkpipeline/cluster/brokers.py",
     "sparkpipeline/reading/fetcher.py",
     "sparkpipeline/sink/sender.py",
-    "zkconsumer/fetching/fetcher.py",
+    "zkconsumer/fetching/brokerfetcher.py",
 }
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kafkawire.model import Part, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoints, OwnershipPeriod
 from mirrormaker.offsetmap.tickets import PartTicket, part_tickets
-from zkconsumer.fetching.progress import Progress
+from zkconsumer.fetching.committable import Progress
 from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
 
 Mark = tuple[TopicPartition, int]  # a message: of which source partition, and its number there

@@ -39,7 +39,7 @@ from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, Wait
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.committable import Parked
 
 ROOT = Path(__file__).resolve().parents[2]
 

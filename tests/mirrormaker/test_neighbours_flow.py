@@ -21,7 +21,7 @@ from tests.fakes.broker import FakeCluster, entry
 from tests.producer.running import Running, running
 from tests.zkconsumer.test_fetcher import Fetching
 from zkconsumer.errors import ConsumerTimeout
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 
 FETCH = 65536
 ROOM = 8 * FETCH
@@ -51,8 +51,8 @@ class Mirror:
             SimpleNamespace(name="dc1", topic=self._topic, in_target=False, deleted={}),  # type: ignore[arg-type]
             SimpleNamespace(topics=topics, sender_of=lambda name: target.sender, writers={}),  # type: ignore[arg-type]
             RouteRules(
-                source=self.fetching.fetcher._dialect,
-                target=self.fetching.fetcher._dialect,
+                source=self.fetching.brokerfetcher._dialect,
+                target=self.fetching.brokerfetcher._dialect,
                 message_max_bytes=1_000_012,
             ),
             target.tasks,

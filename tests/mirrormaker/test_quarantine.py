@@ -27,7 +27,7 @@ from mirrormaker.routes import RouteRules, SourceTopic
 from producer.conversion import MessageHandlerFailed
 from producer.errors import TooLarge, Waiting
 from zkconsumer.errors import OutOfRange
-from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
+from zkconsumer.fetching.committable import DeliveryTicket, Parked, Progress
 
 TP = TopicPartition("t", 0)
 LARGE = 1000  # bytes of a value that the target refuses

@@ -18,7 +18,7 @@ from mirrormaker.exactlyonce.steps import Step, StepQueue, StepTicket
 from mirrormaker.offsetmap.checkpoints import Checkpoints, OwnershipPeriod
 from mirrormaker.offsetmap.tickets import part_tickets
 from tests.mirrormaker.mapsimulation import EVERY, Mark, Source
-from zkconsumer.fetching.progress import Progress
+from zkconsumer.fetching.committable import Progress
 from zkconsumer.offsetmap.records import OffsetMap, Record, gathered
 
 MAX_BYTES = 40  # of a transaction

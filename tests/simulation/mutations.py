@@ -15,7 +15,7 @@ from groundwork import clocks
 from groundwork.clocks import Moment
 from kafkawire.model import TopicPartition
 from tests.simulation.zookeeper import SimClient
-from zkconsumer.fetching.progress import DeliveryTicket, Progress
+from zkconsumer.fetching.committable import DeliveryTicket, Progress
 from zkconsumer.group.claimactions import ClaimActions
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.groupreader import GroupReader

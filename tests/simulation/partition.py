@@ -18,8 +18,8 @@ from groundwork.clocks import Moment
 from kafkawire.model import TopicPartition
 from tests.simulation.process import Process
 from zkconsumer.fetching.budget import Budget, StreamBudget
-from zkconsumer.fetching.cursor import Cursor, DeliveredSet
-from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.fetching.committable import DeliveryTicket
+from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 
 FETCHED_AT_ONCE = 6  # messages

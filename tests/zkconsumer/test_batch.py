@@ -15,7 +15,7 @@ from kafkawire.formats.v01 import messages
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, DeliveredSet
+from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 

@@ -18,8 +18,8 @@ from tests.fakes.stores import MemoryOffsets, held
 from zkconsumer.errors import ConsumerError, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor as RealCursor
-from zkconsumer.fetching.cursor import DeliveredSet
+from zkconsumer.fetching.partitioncursor import Cursor as RealCursor
+from zkconsumer.fetching.partitioncursor import DeliveredSet
 from zkconsumer.offsets.commits import CommitRetries, Commits, all_every_s
 from zkconsumer.offsets.store import NONE, Committed
 from zkconsumer.refusals import refusal

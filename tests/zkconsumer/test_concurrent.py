@@ -24,7 +24,7 @@ from localkafka.waiting import wait_until
 from zkconsumer.concurrent.handlers import Outcome, Retry, process
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.listeners import ConsumerListener
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import ON_ACK, Stream

@@ -15,7 +15,7 @@ from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, DeliveredSet
+from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
 from zkconsumer.listeners import NO_LISTENER
 from zkconsumer.member.ownership import OwnedPartitions
 from zkconsumer.session.lease import Lease

@@ -20,8 +20,8 @@ from kafkawire.formats.v01 import messages
 from kafkawire.model import Message, MessageSet, TopicPartition
 from zkconsumer.errors import ConsumerError, ConsumerTimeout, DecodeFailed
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, DeliveredSet
 from zkconsumer.fetching.partition import Partition
+from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 

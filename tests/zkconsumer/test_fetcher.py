@@ -23,13 +23,13 @@ from zkconsumer.engine.status import END_OLD_S, status_of
 from zkconsumer.errors import ConsumerTimeout, EntryTooLarge, OutOfRange
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching import formatprobe
+from zkconsumer.fetching.brokerfetcher import EMPTY_DISTANCE_S, Fetcher
 from zkconsumer.fetching.budget import Budget, StreamBudget
-from zkconsumer.fetching.cursor import Cursor, DeliveredSet
-from zkconsumer.fetching.fetcher import EMPTY_DISTANCE_S, Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatProbe, FormatWarnings
+from zkconsumer.fetching.logbounds import ENDS_S
 from zkconsumer.fetching.partition import Reset
-from zkconsumer.fetching.positions import ENDS_S
+from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
@@ -613,9 +613,9 @@ def test_a_new_leader_that_answers_minus_one_is_asked_again_where_we_were(cluste
 @pytest.fixture
 def beside(fetching, monkeypatch):
     """The fetcher asks where logs end after a tenth of a second, and waits half a second for the answer."""
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_CHECK_S", 0.02)
-    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
-    monkeypatch.setattr("zkconsumer.fetching.positions.RESPONSE_S", 0.5)
+    monkeypatch.setattr("zkconsumer.fetching.brokerfetcher.ENDS_CHECK_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.logbounds.ENDS_S", 0.1)
+    monkeypatch.setattr("zkconsumer.fetching.logbounds.RESPONSE_S", 0.5)
     fetching.tasks.spawn("beside", fetching.fetcher.run_ends)
     return fetching
 
@@ -653,8 +653,8 @@ def test_what_is_fetched_is_never_asked_where_it_ends(cluster, beside, monkeypat
     def clock() -> float:  # of fetches, so that a busy machine makes no end old
         return 0.02 * len(cluster.seen("fetch"))
 
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.now", clock)
-    monkeypatch.setattr("zkconsumer.fetching.positions.now", clock)
+    monkeypatch.setattr("zkconsumer.fetching.brokerfetcher.now", clock)
+    monkeypatch.setattr("zkconsumer.fetching.logbounds.now", clock)
     cursor = beside.add(T0, 0)
     beside.read(5)
     asked = len(cluster.seen("fetch"))

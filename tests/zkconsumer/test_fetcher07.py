@@ -321,7 +321,7 @@ def test_policy_fail_of_autooffset_reset_parks(log: Log, start: Start) -> None:
 
 def test_a_topic_that_is_gone_is_noticed_though_the_broker_says_nothing(log: Log, start: Start, monkeypatch) -> None:
     """A fetch of a topic that is not there brings nothing, without an error, whatever the position."""
-    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.05)
+    monkeypatch.setattr("zkconsumer.fetching.logbounds.ENDS_S", 0.05)
     fetching = start(log)
     cursor = fetching.add(log.tp(), 5000)
     fetching.until(lambda: fetching.kinds("reset"))
@@ -362,7 +362,9 @@ def test_an_idle_broker_is_asked_once_a_pause_and_the_lag_is_known(log: Log, sta
     asked: list[int] = []
     fetch = fetching.fetcher._dialect.requests.fetch
     monkeypatch.setattr(
-        fetching.fetcher._dialect.requests, "fetch", lambda *args, **named: asked.append(1) or fetch(*args, **named)
+        fetching.fetcher._dialect.requests,
+        "fetch",
+        lambda *args, **named: asked.append(1) or fetch(*args, **named),
     )
     cursor = fetching.add(log.tp(), 0)
     assert fetching.read(40) == VALUES
@@ -374,7 +376,7 @@ def test_an_idle_broker_is_asked_once_a_pause_and_the_lag_is_known(log: Log, sta
 
 
 def test_the_lag_of_a_paused_partition_goes_on_to_be_known(log: Log, start: Start, monkeypatch) -> None:
-    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.05)
+    monkeypatch.setattr("zkconsumer.fetching.logbounds.ENDS_S", 0.05)
     log.store(entries.plain(VALUES))
     fetching = start(log)
     cursor = fetching.add(log.tp(), 0)

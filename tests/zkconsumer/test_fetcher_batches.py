@@ -22,11 +22,11 @@ from kafkawire.protocol.request import FetchedPartition
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, batch, marker, rows_of
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.brokerfetcher import Fetcher
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor, DeliveredSet
-from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
+from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
 

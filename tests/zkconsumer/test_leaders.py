@@ -16,8 +16,8 @@ from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.currentleaders import NoLeader, RefreshedLeaders
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.fetching.leaders import NoLeader, RefreshedLeaders
 from zkconsumer.kafkagroup.topics import GroupTopics
 
 ONE, TWO = Broker(1, "h1", 9092), Broker(2, "h2", 9092)

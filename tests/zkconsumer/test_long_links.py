@@ -18,7 +18,7 @@ from kafkawire.protocol import apis
 from tests.kafkawire.recordbatches import batch, rows_of
 from tests.zkconsumer.test_fetcher_batches import Fetching, Log, Modern
 from tests.zkconsumer.test_leaders import ONE, Cursor, World, view
-from zkconsumer.fetching.fetcher import FAR_S, IN_FLIGHT
+from zkconsumer.fetching.brokerfetcher import FAR_S, IN_FLIGHT
 
 PARTITIONS = [TopicPartition("t", n) for n in range(4)]
 SETS, PER_SET = 12, 5
@@ -96,7 +96,7 @@ def test_two_requests_of_different_partitions_are_in_flight_over_a_long_link(run
 
 
 def test_near_by_one_request_asks_for_all_partitions(running, monkeypatch):
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.FAR_S", 60.0)  # however busy the machine is
+    monkeypatch.setattr("zkconsumer.fetching.brokerfetcher.FAR_S", 60.0)  # however busy the machine is
     broker = Far(0.0)
     read_all(broker, running)
     assert broker.most == 1

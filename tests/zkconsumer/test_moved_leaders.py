@@ -12,7 +12,7 @@ from tests.fakes.replicas import ReplicaCluster
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.leaders import RefreshedLeaders
+from zkconsumer.fetching.currentleaders import RefreshedLeaders
 from zkconsumer.refusals import NotLeader
 from zkconsumer.simple import SimpleConsumer
 from zkconsumer.streams.stream import Stream

@@ -18,7 +18,7 @@ import pytest
 from kafkawire.model import TopicPartition
 from tests.fakes.broker import FakeCluster, entry
 from zkconsumer.connector import ConsumerConnector
-from zkconsumer.fetching import fetcher
+from zkconsumer.fetching import brokerfetcher
 from zkconsumer.streams.stream import Stream
 
 PARTITIONS, COUNT = 4, 60
@@ -27,7 +27,7 @@ STALL_MS = 15_000  # a loaded machine gives one reader seconds without a turn
 
 @pytest.fixture(autouse=True)
 def restless(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fetcher, "IDLE_S", 60.0)
+    monkeypatch.setattr(brokerfetcher, "IDLE_S", 60.0)
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

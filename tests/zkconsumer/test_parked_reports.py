@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kafkawire.model import TopicPartition
 from zkconsumer.engine.status import ParkedReports
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.committable import Parked
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
+from zkconsumer.fetching.committable import DeliveryTicket, Parked, Progress
 
 TOO_LARGE = RuntimeError("orders/3 at 40: larger than the target takes")
 

@@ -12,7 +12,7 @@ from kafkawire.protocol import fetchrows
 from tests.fakes.broker import FakeCluster, Throttle, entry
 from tests.zkconsumer.test_fetcher import Fetching
 from zkconsumer.engine.status import END_OLD_S, StatusRows, status_of
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.fetching.resting import Group, Resting
 
 TOPICS, EACH = 30, 10
@@ -209,8 +209,8 @@ def test_partitions_at_rest_that_a_broker_does_not_answer_for_show_no_lag_of_bef
     cluster, fetching, cursors, monkeypatch
 ):
     """A broker of 2.0 or later answers a client that is over its quota without any topic, again and again."""
-    monkeypatch.setattr("zkconsumer.fetching.fetcher.ENDS_CHECK_S", 0.02)
-    monkeypatch.setattr("zkconsumer.fetching.positions.ENDS_S", 0.1)
+    monkeypatch.setattr("zkconsumer.fetching.brokerfetcher.ENDS_CHECK_S", 0.02)
+    monkeypatch.setattr("zkconsumer.fetching.logbounds.ENDS_S", 0.1)
     cluster.script("fetch", *[Throttle()] * 10_000)
     group = cursors[0].rest
     assert group is not None

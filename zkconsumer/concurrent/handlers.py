@@ -34,7 +34,7 @@ from zkconsumer.concurrent.workerpool import WorkerKind, WorkerPool
 from zkconsumer.concurrent.workqueue import Job, WorkQueue
 from zkconsumer.connector import ConsumerConnector
 from zkconsumer.errors import Closed, ConsumerError, ConsumerTimeout, DecodeFailed
-from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.fetching.committable import DeliveryTicket
 from zkconsumer.filters import TopicFilter
 from zkconsumer.listeners import ConsumerListener, Listeners
 from zkconsumer.streams.stream import ON_ACK, Stream

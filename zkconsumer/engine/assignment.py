@@ -28,10 +28,10 @@ from kafkawire.net.links import Links
 from kafkawire.znodes.group import Registration
 from zkconsumer.errors import Closed, ConsumerError, Unreachable
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.fetcher import Fetcher
+from zkconsumer.fetching.brokerfetcher import Fetcher
+from zkconsumer.fetching.currentleaders import CurrentLeaders
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.fetching.leaders import CurrentLeaders
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import BeforeCommit, CommitRetries, Commits, StillOurs
 from zkconsumer.offsets.group import OffsetsStatus

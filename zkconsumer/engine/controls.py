@@ -9,9 +9,9 @@ from groundwork.tasks import now
 from kafkawire.model import TopicPartition
 from zkconsumer.engine.status import PartitionStatus, StatusRows, status_of
 from zkconsumer.errors import BeyondEnd, ConsumerError, TopicGone
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.committable import Parked
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.offsets.commits import Commits, Results
 from zkconsumer.session.lease import Lease
 

@@ -26,7 +26,7 @@ from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.offsetstores import store_of_coordinated
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.leaders import CurrentLeaders, RefreshedLeaders
+from zkconsumer.fetching.currentleaders import CurrentLeaders, RefreshedLeaders
 from zkconsumer.kafkagroup import requests
 from zkconsumer.kafkagroup.heartbeats import Heartbeats
 from zkconsumer.kafkagroup.joinactions import JoinActions

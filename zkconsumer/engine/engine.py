@@ -25,13 +25,13 @@ from zkconsumer.engine.status import ParkedReports
 from zkconsumer.engine.zookeeperassignment import ZookeeperAssignment
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import OnEvent, guarded
+from zkconsumer.fetching.brokerfetcher import Fetcher
 from zkconsumer.fetching.budget import Budget
-from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.fetcher import Fetcher
 from zkconsumer.fetching.fetchers import Fetchers
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatWarnings
-from zkconsumer.fetching.positions import FETCH
+from zkconsumer.fetching.logbounds import FETCH
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.listeners import ConsumerListener, ListenerCalls, ListenerFailed
 from zkconsumer.offsets.commits import BeforeCommit, all_every_s
 from zkconsumer.offsets.store import OffsetStore

@@ -24,9 +24,9 @@ from zkconsumer.engine.assignment import CLOSED_AT_START, METADATA_MS, EngineCon
 from zkconsumer.engine.offsetstores import store_of_fixed
 from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.cursor import Cursor, Seek
+from zkconsumer.fetching.currentleaders import ConstantLeaders, CurrentLeaders, RefreshedLeaders
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
-from zkconsumer.fetching.leaders import ConstantLeaders, CurrentLeaders, RefreshedLeaders
+from zkconsumer.fetching.partitioncursor import Cursor, Seek
 from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown

@@ -19,8 +19,8 @@ from kafkawire.znodes.group import Registration
 from zkconsumer.engine.assignment import EngineContext
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.kafkagroup.offsets import ClaimedOffsets
 from zkconsumer.member.executor import Executor, GroupActions
 from zkconsumer.member.machine import MemberState

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from kafkawire.model import PartitionId, TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.committable import Parked
+from zkconsumer.fetching.partitioncursor import Cursor
 
 END_OLD_S = 10.0  # twice the interval at which an answering broker sends the end of a log
 

@@ -35,7 +35,7 @@ from zkconsumer.engine.groupassignment import GroupAssignment
 from zkconsumer.engine.offsetstores import store_of_group
 from zkconsumer.errors import ConsumerError, NoBrokers
 from zkconsumer.events import ConsumerEvent
-from zkconsumer.fetching.leaders import CurrentLeaders, WatchedLeaders
+from zkconsumer.fetching.currentleaders import CurrentLeaders, WatchedLeaders
 from zkconsumer.group.audit import Audit
 from zkconsumer.group.claimactions import ClaimActions
 from zkconsumer.group.claims import Claims

@@ -22,7 +22,7 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import Broker, Scan, TopicPartition
 from zkconsumer.errors import DamagedMessage
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.fetching.search import ByteSearch, FetchedBytes, OffsetSearch, Search, SearchResult, damage_in
 
 log = logging.getLogger(__name__)

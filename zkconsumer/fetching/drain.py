@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from groundwork.tasks import now, sleep
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.listeners import ListenerCalls
 
 log = logging.getLogger(__name__)

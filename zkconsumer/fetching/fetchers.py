@@ -5,8 +5,8 @@ another travels.  A partition belongs to the same fetcher as long as the broker 
 for a producer's connections).
 
 A cursor belongs to one fetcher, or is unassigned: just owned, refused by its broker, its link lost, its broker at
-another address.  leaders.py looks up leaders, and may report when brokers change: a broker that vanished, or came back
-at another port, loses its cursors at once.
+another address.  A source of currentleaders.py looks leaders up, and may report when brokers change: a broker that
+vanished, or came back at another port, loses its cursors at once.
 
 Every view that is read is compared with the leaders in use.  A replaced leader refuses fetches (6), unless it is cut
 off from the controller: then it does not know, and answers without an error.  A newer leader epoch in the view of
@@ -25,11 +25,11 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links, Pins
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
-from zkconsumer.fetching.fetcher import Fetcher
-from zkconsumer.fetching.leaders import CurrentLeaders, NoLeader
+from zkconsumer.fetching.brokerfetcher import Fetcher
+from zkconsumer.fetching.currentleaders import CurrentLeaders, NoLeader
+from zkconsumer.fetching.logbounds import ENDS, FETCH
 from zkconsumer.fetching.outages import Outages
-from zkconsumer.fetching.positions import ENDS, FETCH
+from zkconsumer.fetching.partitioncursor import Cursor
 
 MAX_BACKOFF_S = 1.0  # longest backoff for one partition, however long its leader is unreachable
 LASTING_BACKOFF_S = 5.0  # if there is no such partition

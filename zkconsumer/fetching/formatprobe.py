@@ -29,7 +29,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import Request
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.refusals import OWN_RELEASE
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ delivered and done, and what may be committed.  Pure.
 
 A state machine without clock, lock, queue or socket: `now` comes in with the events that need it, and work outside
 comes back as actions.  Queries (committable, drained, may_deliver, lag ..) change nothing, however often they are
-called.  Threads use it through one lock: that of its cursor (cursor.py).
+called.  Threads use it through one lock: that of its cursor (partitioncursor.py).
 
     position     the next one to fetch              >=
     delivered    sets that a stream gave its user   >=
@@ -57,7 +57,7 @@ from typing import NamedTuple
 
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import Undeliverable
-from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress, TicketOwner
+from zkconsumer.fetching.committable import DeliveryTicket, Parked, Progress, TicketOwner
 from zkconsumer.session.lease import Lease
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.errors import FormerLog, OutOfRange
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.partitioncursor import Cursor
 
 
 def out_of_range(cursor: Cursor, earliest: int, latest: int) -> bool:

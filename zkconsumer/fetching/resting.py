@@ -24,7 +24,7 @@ from collections.abc import Set as AbstractSet
 from kafkawire.model import TopicPartition
 from kafkawire.protocol.fetchrows import FetchRows, joined
 from zkconsumer.fetching.budget import StreamBudget
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 
 REST_AFTER_S = 0.1  # a busy one costs some microseconds per fetch, a resting one a hundredth of that
 ASK_S = 25e-6  # per resting partition

@@ -21,7 +21,7 @@ from typing import Generic, Protocol, TypeVar
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Entry, MessageSet, TopicPartition
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 
 MAX_WINDOWS = 64  # half fetches: 32 MB by the default fetch.message.max.bytes
 

@@ -17,7 +17,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import Registration
 from zkconsumer.errors import FilterUnknown, ZooKeeperAway
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.group.claims import Claims
 from zkconsumer.group.groupreader import GroupReader
 from zkconsumer.group.membership import StrategyNotAllowed, Surplus, Unreadable, Unregistered, Untranslatable

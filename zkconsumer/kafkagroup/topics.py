@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kafkawire.cluster.view import ClusterView
 from kafkawire.znodes.group import STATIC, Registration, thread_ids
-from zkconsumer.fetching.leaders import CurrentLeaders
+from zkconsumer.fetching.currentleaders import CurrentLeaders
 from zkconsumer.filters import LeftOut, streams_by_topic
 from zkconsumer.group.assignor import java_order
 

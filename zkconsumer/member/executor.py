@@ -12,7 +12,7 @@ from groundwork.tasks import Event
 from kafkawire.errors import WireError
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.cursor import Cursor
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.member.history import TopicHistory
 from zkconsumer.member.ownership import Offset, OwnedPartitions
 from zkconsumer.member.steps import Action, Assignment, Do, Failed, Finished, Located, Report

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor, Seek
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
 from zkconsumer.fetching.fetchers import Fetchers
+from zkconsumer.fetching.partitioncursor import Cursor, Seek
 from zkconsumer.fetching.resets import not_delivered
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits

@@ -46,7 +46,7 @@ BeforeCommit = Callable[[Mapping[TopicPartition, int]], object]
 
 
 class Committable(Protocol):
-    """An owned partition as far as commits need it: zkconsumer.fetching.cursor.Cursor."""
+    """An owned partition as far as commits need it: zkconsumer.fetching.partitioncursor.Cursor."""
 
     committed: int | None
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from kafkawire.columns import Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import PartitionId, TopicPartition
-from zkconsumer.fetching.cursor import DeliveredSet
-from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.fetching.committable import DeliveryTicket
+from zkconsumer.fetching.partitioncursor import DeliveredSet
 from zkconsumer.streams.observer import SafeObserver
 
 

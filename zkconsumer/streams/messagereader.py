@@ -16,8 +16,8 @@ from groundwork.tasks import current
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import Message, TopicPartition
 from zkconsumer.errors import DecodeFailed
-from zkconsumer.fetching.cursor import DeliveredSet
-from zkconsumer.fetching.progress import DeliveryTicket
+from zkconsumer.fetching.committable import DeliveryTicket
+from zkconsumer.fetching.partitioncursor import DeliveredSet
 from zkconsumer.streams.observer import SafeObserver
 from zkconsumer.streams.onereader import OneReader
 

@@ -29,8 +29,8 @@ from kafkawire.model import Message, MessageSet, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget, StreamBudget
-from zkconsumer.fetching.cursor import DeliveredSet
 from zkconsumer.fetching.partition import Do
+from zkconsumer.fetching.partitioncursor import DeliveredSet
 from zkconsumer.listeners import KEPT, ListenerFailed
 from zkconsumer.options.config import ConsumerConfig
 from zkconsumer.streams.batch import Batch, BatchReader

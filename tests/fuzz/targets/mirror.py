@@ -19,7 +19,7 @@ from mirrormaker.report import MirrorReport, SourceReport
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
 from producer.errors import TooLarge
-from zkconsumer.fetching.progress import Parked
+from zkconsumer.fetching.committable import Parked
 
 
 class _Source:

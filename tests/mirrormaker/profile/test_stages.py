@@ -8,7 +8,7 @@ from mirrormaker.profile.stages import stage_of, waits_of
 
 HUB = [("gevent.hub", "run")]
 CARRY = [("mirrormaker.flow", "_forward"), ("mirrormaker.flow", "carry"), ("groundwork.tasks", "_run"), *HUB]
-FETCHER = [("zkconsumer.fetching.fetcher", "run"), ("groundwork.tasks", "_run"), *HUB]
+FETCHER = [("zkconsumer.fetching.brokerfetcher", "run"), ("groundwork.tasks", "_run"), *HUB]
 
 
 @pytest.mark.parametrize(

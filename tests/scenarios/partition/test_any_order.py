@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from tests.scenarios.partition.world import Violation, World
+from zkconsumer.fetching.committable import DeliveryTicket
 from zkconsumer.fetching.partition import (
     ENDING,
     MAY_FETCH,
@@ -21,7 +22,6 @@ from zkconsumer.fetching.partition import (
     State,
     Withheld,
 )
-from zkconsumer.fetching.progress import DeliveryTicket
 from zkconsumer.session.lease import Lease
 
 Event = tuple[str, int]

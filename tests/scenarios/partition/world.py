@@ -17,8 +17,8 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkawire.model import TopicPartition
+from zkconsumer.fetching.committable import DeliveryTicket, Progress
 from zkconsumer.fetching.partition import Actions, Do, FetchedSet, Partition, State
-from zkconsumer.fetching.progress import DeliveryTicket, Progress
 from zkconsumer.session.lease import Lease
 
 TP = TopicPartition("orders", 0)

@@ -23,8 +23,8 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from zkconsumer.errors import FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.damage import Damage
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.fetching.resets import apply_reset, not_delivered, out_of_range
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.refusals import refusal
@@ -37,8 +37,8 @@ ONCE_MORE_S = 30.0  # a position that is refused again within this time is outsi
 MAX_SEGMENTS = 100_000  # segments of a log: more than any broker has files open
 
 
-class Positions:
-    """Positions of one fetcher's cursors, in its greenlet.
+class LogBounds:
+    """LogBounds of one fetcher's cursors, in its greenlet.
 
     cursors    the fetcher's own, by partition; busy: those that do not rest, and may lack a position
     give_up    returns cursors to the leader finder: (cursors, why)
@@ -80,7 +80,7 @@ class Positions:
         self._committed = committed
         self._asking: set[Cursor] = set()  # cursors for which the listener is being asked where to resume
         self._ends_due = 0.0
-        # Positions that were requested once more: the position, and when the broker had refused it.
+        # LogBounds that were requested once more: the position, and when the broker had refused it.
         self._once_more: dict[TopicPartition, tuple[int, float]] = {}
 
     @property

@@ -24,6 +24,7 @@ from groundwork.queues import BoundedQueue
 from kafkawire.errors import CorruptMessage
 from kafkawire.model import MessageSet, TopicPartition
 from zkconsumer.fetching.budget import StreamBudget
+from zkconsumer.fetching.committable import DeliveryTicket, Parked, Progress
 from zkconsumer.fetching.partition import (
     DELIVER,
     ENDING,
@@ -38,7 +39,6 @@ from zkconsumer.fetching.partition import (
     Withheld,
     parked_reason,
 )
-from zkconsumer.fetching.progress import DeliveryTicket, Parked, Progress
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.lease import Lease
 
@@ -598,7 +598,7 @@ class Cursor:
         self._carry_out(actions)
         return current
 
-    # reports of senders: zkconsumer.fetching.progress.TicketOwner -----------------------------------------------------
+    # reports of senders: committable.TicketOwner ---------------------------------------------------------------------
 
     def ticket(self, delivered: DeliveredSet, resume_at: int, parts: int = 1) -> DeliveryTicket:
         with self.lock:

@@ -1,6 +1,6 @@
 """Fetcher of one source broker: a greenlet that sends fetch requests and passes the message sets to streams.
 
-    positions first   finds positions of cursors without one (nothing committed, or out of range), see positions.py
+    positions first   finds positions of cursors without one (nothing committed, or out of range), see logbounds.py
     then fetches      built by a FetchPlan within the free budget; each set is received into its own buffer.
                       Partitions without news cost nothing here (resting.py); if many bring little each,
                       fetches are spaced, so that each brings more
@@ -48,11 +48,11 @@ from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import EntryTooLarge, FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.budget import Budget, StreamBudget
-from zkconsumer.fetching.cursor import Cursor
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
 from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
-from zkconsumer.fetching.positions import FETCH, Positions
+from zkconsumer.fetching.logbounds import FETCH, LogBounds
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.fetching.resting import Group, Resting
 from zkconsumer.fetching.search import FetchedBytes
 from zkconsumer.fetching.shares import Holding, Offer
@@ -205,7 +205,7 @@ class Fetcher:
         self._on_event = on_event
         self._committed = committed
         self._damage = Damage(corrupt, broker, dialect, on_event)
-        self._positions = Positions(
+        self._positions = LogBounds(
             broker=broker,
             links=links,
             dialect=dialect,
@@ -488,7 +488,7 @@ class Fetcher:
         """Record that a response came, including partitions whose unchanged part was skipped.
 
         A group whose topics it leaves out was not answered, such as while we are over the broker's quota: then the ends
-        of its logs are requested (Positions.update_old_ends), as for any partition that is not fetched.
+        of its logs are requested (LogBounds.update_old_ends), as for any partition that is not fetched.
         """
         if groups:
             topics = {fetched.tp.topic for fetched in reply} | self._quiet.passed
