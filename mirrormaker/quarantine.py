@@ -57,7 +57,7 @@ from producer.conversion import MessageHandlerFailed, Output
 from producer.errors import TooLarge
 from zkconsumer.errors import DamagedMessage
 from zkconsumer.fetching.committable import Parked
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from zkconsumer.engine.status import PartitionStatus
 from zkconsumer.errors import ConsumerError
 from zkconsumer.events import ConsumerEvent, logger_of
 from zkconsumer.fetching.committable import Parked
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 from zkconsumer.filters import TopicFilter
 from zkconsumer.offsets.group import StoreStatus
 from zkconsumer.offsets.modes import Mode

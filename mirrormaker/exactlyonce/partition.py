@@ -48,7 +48,7 @@ from producer.sender import Sender
 from producer.sequences import Sequences
 from producer.transaction import Offsets, State, Transaction
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from kafkawire.model import ProducerId, TopicPartition, partition_named
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 
 _TOPIC = "topic="
 _PROBE = f"{_TOPIC}none, "

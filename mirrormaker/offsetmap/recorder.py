@@ -16,7 +16,7 @@ from kafkawire.model import MessageSet, TopicPartition
 from mirrormaker.offsetmap.checkpoints import Checkpoint, Checkpoints, OwnershipPeriod
 from mirrormaker.source import Share
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 from zkconsumer.offsetmap.records import Begun, Entry, OffsetMap, Record
 
 log = logging.getLogger(__name__)

@@ -40,7 +40,7 @@ from mirrormaker.offsetmap.tail import Tail, TailRefused, digest
 from mirrormaker.routes import TopicRoute
 from mirrormaker.source import Share
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 
 log = logging.getLogger(__name__)
 RETRY_S = 1.0  # backoff while the target does not answer, or the source shows less than its log has

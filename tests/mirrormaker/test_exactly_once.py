@@ -29,7 +29,7 @@ from producer.steps import Step as RouteStep
 from producer.transaction import AddOffsets, AddPartitions, Ask, CommitOffsets, End, Initialize
 from tests.fakes.tickets import Ticket
 from tests.fakes.transacting import InMemory, Server
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 
 SOURCE, TARGET, BESIDE = TopicPartition("t", 0), TopicPartition("t", 3), TopicPartition("t", 4)
 NAME, FORMER = "mirror-dc1-t-0", "mirror-dc1-t-0 of before"

@@ -30,7 +30,7 @@ from mirrormaker.selection import Selection
 from mirrormaker.sethandler import MessageColumns, SetHandler, SetHandlerFunction
 from mirrormaker.topics import TopicMissing
 from zkconsumer.errors import Closed
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.text import Header
 

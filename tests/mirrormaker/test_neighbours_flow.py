@@ -86,7 +86,9 @@ class Mirror:
 
     def memory(self) -> str:
         """What holds it."""
-        return ", ".join(f"{tp} {cursor.holding} at {cursor.position}" for tp, cursor in self.cursors.items())
+        return ", ".join(
+            f"{tp} {cursor.holding} at {cursor.partition.position.offset}" for tp, cursor in self.cursors.items()
+        )
 
     def done(self) -> dict[str, int | None]:
         return {str(tp): cursor.committable() for tp, cursor in self.cursors.items()}

@@ -24,7 +24,7 @@ from mirrormaker.offsetmap.file import MIN_ENTRIES, FileStorage, MapInUse, MapUn
 from mirrormaker.offsetmap.recorder import AGAIN_S, MapRecorder
 from mirrormaker.offsetmap.tickets import part_tickets
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, gathered
 from zkconsumer.offsetmap.text import Header

@@ -27,7 +27,7 @@ from producer.batches import Batch, Batches, Limits
 from producer.conversion import Placed, Rows, pass_through
 from producer.outcomes import Outcomes, Patience
 from zkconsumer.errors import ConsumerError
-from zkconsumer.fetching.partition import Reset
+from zkconsumer.fetching.position import Reset
 from zkconsumer.offsetmap.text import Header
 
 TP = TopicPartition("t", 0)

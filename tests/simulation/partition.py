@@ -65,7 +65,7 @@ def make(tp: TopicPartition, thread: str, reset: str, *, lease: Lease, budget: S
 
 def may_send(cursor: Cursor, moment: Moment) -> bool:
     """Whether something of it could be sent at this moment; asking changes nothing."""
-    return not cursor.dropped and cursor.progress is not None and cursor.lease.holds(moment)
+    return not cursor.dropped and cursor.partition.progress is not None and cursor.lease.holds(moment)
 
 
 class Reader:
@@ -94,11 +94,12 @@ class Reader:
 
     def add(self, cursors: Iterable[Cursor]) -> None:
         for cursor in cursors:
-            cursor.lead(True)
-            if cursor.position is None:
-                cursor.reset_to(0)  # the log begins there, and so says auto.offset.reset
-            assert cursor.position is not None
-            self._observer.begun(self, cursor.tp, cursor.position)
+            cursor.apply(cursor.partition.lead, True)
+            position = cursor.partition.position
+            if position.offset is None:
+                cursor.apply(cursor.partition.reset_to, 0)  # the log begins there, and so says auto.offset.reset
+            assert position.offset is not None
+            self._observer.begun(self, cursor.tp, position.offset)
             self._fetch(cursor)
 
     def remove(self, tps: Collection[TopicPartition]) -> None:
@@ -110,20 +111,20 @@ class Reader:
     def _fetch(self, cursor: Cursor) -> None:
         if cursor.closing or cursor.dropped:
             return
-        if cursor.withheld and cursor.lease.holds(self.process.moment()):
-            cursor.refetch_withheld()
-        log, position = self._logs[cursor.tp], cursor.position
-        if position is None or not cursor.fetchable or cursor.buffered_bytes >= UNDONE:
+        if cursor.partition.refetch_due and cursor.lease.holds(self.process.moment()):
+            cursor.apply(cursor.partition.refetch_withheld)
+        log, position = self._logs[cursor.tp], cursor.partition.fetch_offset
+        if position is None or cursor.partition.buffered_bytes >= UNDONE:
             self.process.after(AGAIN_S, self._fetch, cursor)
         elif not log.up or position >= log.end:
             log.waiting.append(lambda: self.process.hears(FETCH_S * self._rng.random(), self._fetch, cursor))
         else:
             upto = min(log.end, position + self._rng.randint(1, FETCHED_AT_ONCE))
             fetched = FetchedSet(position, upto, log.end)
-            self.process.hears(FETCH_S * self._rng.random(), self._fetched, cursor, cursor.epoch, fetched)
+            self.process.hears(FETCH_S * self._rng.random(), self._fetched, cursor, cursor.partition.epoch, fetched)
 
     def _fetched(self, cursor: Cursor, epoch: int, fetched: FetchedSet) -> None:
-        if cursor.fetchable and cursor.epoch == epoch and cursor.position == fetched.start:
+        if cursor.partition.epoch == epoch and cursor.partition.fetch_offset == fetched.start:
             cursor.enqueue(fetched, fetched.resume_at - fetched.start)  # type: ignore[arg-type]
         self._fetch(cursor)
 
@@ -143,7 +144,7 @@ class Reader:
             return
         delivered = self._queue.popleft()
         cursor = delivered.cursor
-        if not cursor.take(delivered):
+        if not cursor.under_lease(cursor.partition.taken, delivered):
             self._recover(cursor)
             return
         at, end = delivered.message_set.start, delivered.message_set.resume_at
@@ -154,7 +155,7 @@ class Reader:
             at = to
 
     def _recover(self, cursor: Cursor) -> None:
-        if cursor.withheld and not cursor.dropped:
+        if cursor.partition.refetch_due and not cursor.dropped:
             self.process.after(AGAIN_S, self._fetch, cursor)
 
     # a sender -----------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class World:
             channel=self.channel,
             on_corrupt=lambda c, at, e: self.corrupt.append((at, e)),
         )
-        self.cursor.reset_to(0)
+        self.cursor.apply(self.cursor.partition.reset_to, 0)
 
 
 def fetched(rows: Rows, start: int = 0, codec: int = 0, magic: int = 0, damage: int | None = None) -> MessageSet:
@@ -78,7 +78,7 @@ def test_timestamps_are_there_where_the_format_has_them():
 
 def test_a_wrapper_that_is_entered_in_its_middle_gives_what_is_wanted():
     world = World()
-    world.cursor.reset_to(3)
+    world.cursor.apply(world.cursor.partition.reset_to, 3)
     world.cursor.enqueue(fetched(rows(0, 5), start=3, codec=1), 100)
     assert next(world.stream.batches()).offsets == [3, 4]
 
@@ -116,7 +116,7 @@ def test_what_comes_before_damage_is_a_batch_and_the_damage_is_told_after_it():
         next(batches)
     ((at, _error),) = world.corrupt
     assert (at, world.cursor.committable(), world.budget.used) == (2, 2, 0)
-    world.cursor.refetch(at)
+    world.cursor.apply(world.cursor.partition.refetch, at)
     world.cursor.enqueue(fetched(rows(2, 1), 2), 100)
     assert next(batches).offsets == [2]
 
@@ -140,7 +140,7 @@ def test_a_reader_that_will_not_come_back_keeps_nobody_waiting_and_its_batch_is_
     world = World()
     world.cursor.enqueue(fetched(rows(0, 2)), 100)
     next(world.stream.batches())
-    world.cursor.close()
+    world.cursor.apply(world.cursor.partition.revoke)
     world.stream.give_up(threading.get_ident())
     assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 0, 0)
 
@@ -187,7 +187,7 @@ def test_nothing_more_of_a_set_is_handed_out_once_its_partition_is_let_go():
     world.cursor.enqueue(fetched(large(0, 5)), 100)
     batches = world.stream.batches()
     batch = next(batches)
-    world.cursor.close()
+    world.cursor.apply(world.cursor.partition.revoke)
     assert not world.cursor.drained
     batch.ack()
     assert (world.cursor.drained, world.cursor.committable()) == (True, 2)  # nobody waits for a reader that rests
@@ -226,7 +226,7 @@ def test_a_reader_that_gives_up_between_two_pieces_has_done_neither_the_batch_no
     batches = world.stream.batches()
     next(batches)
     next(batches)
-    world.cursor.close()
+    world.cursor.apply(world.cursor.partition.revoke)
     world.stream.give_up(threading.get_ident())
     assert (world.cursor.drained, world.cursor.committable(), world.budget.used) == (True, 2, 0)
 
@@ -238,14 +238,14 @@ def test_damage_behind_a_batch_is_told_though_its_partition_was_paused_meanwhile
     world.cursor.enqueue(fetched(rows(4, 2)), 100)
     reading = world.stream.batches()
     assert next(reading).offsets == [0, 1]
-    world.cursor.pause()
-    world.cursor.resume()  # what stood behind it is fetched again
+    world.cursor.apply(world.cursor.partition.pause)
+    world.cursor.apply(world.cursor.partition.resume)  # what stood behind it is fetched again
     world.cursor.enqueue(fetched(rows(4, 2)), 100)
     with pytest.raises(ConsumerTimeout):
         next(reading)
     ((at, error),) = world.corrupt
-    assert (at, error.offset, world.cursor.next_delivery) == (2, 2, 2)
+    assert (at, error.offset, world.cursor.partition.next_delivery) == (2, 2, 2)
     assert world.cursor.committable() == 2
-    world.cursor.refetch(2)
+    world.cursor.apply(world.cursor.partition.refetch, 2)
     world.cursor.enqueue(fetched(rows(2, 4), 2), 100)
     assert next(reading).offsets == [2, 3, 4, 5]

@@ -154,11 +154,11 @@ def test_a_commit_that_waits_is_not_written_once_the_log_that_it_is_of_is_gone(h
     lease, store = held(), MemoryOffsets()
     channel: BoundedQueue[DeliveredSet] = BoundedQueue(1000, SimpleQueue())
     reads = RealCursor(A, "thread", lease=lease, budget=Budget(1000).for_stream(1), channel=channel)
-    reads.reset_to(50)
+    reads.apply(reads.partition.reset_to, 50)
 
     def wait(_: object) -> None:
         if happens == "its topic is deleted":
-            reads.topic_deleted = True
+            reads.apply(reads.partition.delete_topic)
         else:
             reads.partition.refuse_position()
             reads.partition.relocate(10)

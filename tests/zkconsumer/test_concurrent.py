@@ -69,35 +69,34 @@ class FakeConnector:
         lease.valid_until = math.inf
         for tp in self._ends:
             self.cursors[tp] = Cursor(tp, "g-0", lease=lease, budget=budget.for_stream(1), channel=self.channel)
-            self.cursors[tp].reset_to(0)
+            self.cursors[tp].apply(self.cursors[tp].partition.reset_to, 0)
             self._fetch(tp)
         self._hub.post(self._tend)
         return Stream("t-0", self.channel, delivery=ON_ACK)
 
     def _fetch(self, tp: TopicPartition) -> None:
         cursor = self.cursors[tp]
-        while cursor.fetchable and cursor.position is not None and cursor.position < self._ends[tp]:
-            count = min(20, self._ends[tp] - cursor.position)
-            cursor.enqueue(a_set(tp, cursor.position, count), 100)
+        while (at := cursor.partition.fetch_offset) is not None and at < self._ends[tp]:
+            cursor.enqueue(a_set(tp, at, min(20, self._ends[tp] - at)), 100)
 
     def _tend(self) -> None:
         """As the engine's timer: a reader that met a pause may say so only after its end."""
         while not self.closed:
             for tp, cursor in self.cursors.items():
-                if cursor.withheld and not cursor.closing and cursor.parked is None:
-                    cursor.refetch_withheld()
+                if cursor.partition.refetch_due and not cursor.closing and cursor.parked is None:
+                    cursor.apply(cursor.partition.refetch_withheld)
                     self._fetch(tp)
             sleep(0.01)
 
     def pause(self, tp: TopicPartition) -> None:
         self.paused[tp] += 1
-        self._hub.call(self.cursors[tp].pause)
+        self._hub.call(self.cursors[tp].apply, self.cursors[tp].partition.pause)
 
     def resume(self, tp: TopicPartition) -> None:
         self._hub.call(self._resume, tp)
 
     def _resume(self, tp: TopicPartition) -> None:
-        self.cursors[tp].resume()
+        self.cursors[tp].apply(self.cursors[tp].partition.resume)
         self._fetch(tp)
 
     def done(self, partition: int) -> int:
@@ -107,7 +106,7 @@ class FakeConnector:
         """As a rebalance does, from a driver's thread; back when the listener is."""
         tps = [TopicPartition("t", partition) for partition in partitions]
         for tp in tps:
-            self.cursors[tp].close()
+            self.cursors[tp].apply(self.cursors[tp].partition.revoke)
         if self.own:
             self._listener.before_release(tps)
         else:
@@ -308,7 +307,7 @@ def test_what_nobody_began_of_a_partition_that_leaves_is_dropped_and_what_is_und
     running = run(connector, handle, kind, workers=3)
     wait_until(lambda: len(begun) >= 2, 10, "two under way")
     leaves = connector.cursors[TopicPartition("t", 0)]
-    wait_until(lambda: leaves.progress.given == 40, 10, "the others to wait for their turn")
+    wait_until(lambda: leaves.partition.progress.given == 40, 10, "the others to wait for their turn")
     left: list[tuple[int, ...]] = []
 
     def leave():
@@ -317,7 +316,7 @@ def test_what_nobody_began_of_a_partition_that_leaves_is_dropped_and_what_is_und
 
     leaving = threading.Thread(target=leave, daemon=True)
     leaving.start()
-    wait_until(lambda: not leaves.progress.goes_on_at(40), 5, "what nobody began to be dropped")
+    wait_until(lambda: not leaves.partition.progress.goes_on_at(40), 5, "what nobody began to be dropped")
     assert left == []
     go_on.set()
     leaving.join(5)

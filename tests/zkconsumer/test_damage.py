@@ -159,7 +159,7 @@ def test_behind_a_senseless_size_the_next_offset_the_broker_can_find_is_searched
     fetching = start("skip")
     cursor = fetching.add(T0, 0)
     assert fetching.read(2 + 12 - findable) == values(0, 1, *range(findable, 12))
-    fetching.until(lambda: cursor.position == 12)
+    fetching.until(lambda: cursor.partition.position.offset == 12)
     (gap,) = fetching.kinds("gap")
     assert gap.count == findable - 2
     assert fetching.sent_home == []
@@ -178,7 +178,7 @@ def test_where_nothing_can_be_found_behind_it_the_partition_is_parked_and_others
     fill(cluster, entry(b"other"), partition=1)
     assert fetching.read(1) == [b"other"]
     cluster.blind = range(3, 8)  # the log was mended
-    assert cursor.unpark()
+    assert cursor.apply(cursor.partition.unpark)
     fetching.fetcher.wake()
     assert fetching.read(4) == values(8, 9, 10, 11)
 
@@ -211,12 +211,12 @@ def test_fail_raises_where_the_reader_gets_there_and_other_partitions_go_on(clus
     assert found == values(0, 1)
     assert isinstance(raised.value, DamagedMessage)
     assert (raised.value.tp, raised.value.offset) == (T0, 2)
-    assert cursor.undeliverable is raised.value
+    assert cursor.partition.undeliverable is raised.value
     assert cursor.committable() == 2
     fill(cluster, entry(b"other"), partition=1)
     fetching.add(T1, 0)
     assert fetching.read(1) == [b"other"]
-    assert cursor.unpark()  # tried again it fails again, at once
+    assert cursor.apply(cursor.partition.unpark)  # tried again it fails again, at once
     fetching.fetcher.wake()
     with pytest.raises(DamagedMessage):
         fetching.until(lambda: fetching.values() and False)
@@ -229,7 +229,7 @@ def test_park_after_iterating_keeps_what_came_before(cluster, start):
     found: list[bytes | None] = []
     fetching.until(lambda: found.extend(fetching.values()) or cursor.parked)
     assert found == values(0, 1)
-    assert isinstance(cursor.undeliverable, DamagedMessage)
+    assert isinstance(cursor.partition.undeliverable, DamagedMessage)
     assert "fetched 4 times: entry at byte" in str(cursor.parked)
     assert cursor.committable() == 2
 
@@ -246,19 +246,19 @@ def test_a_parked_entry_is_measured_where_that_is_asked_for_and_left_out_where_t
     fetching = start("park")
     cursor = fetching.add(T0, 0)
     fetching.until(lambda: fetching.values() == [] and cursor.parked and cursor.committable() == 2)
-    assert cursor.parked_at is not None
-    first = cursor.parked_at.reason
+    assert cursor.partition.parked_at is not None
+    first = cursor.partition.parked_at.reason
     assert isinstance(first, DamagedMessage)
     assert (first.offset, first.resume_at) == (2, None)
-    assert cursor.unpark(measure=True)
+    assert cursor.apply(cursor.partition.unpark, measure=True)
     fetching.until(lambda: cursor.parked)
-    reason = cursor.undeliverable
+    reason = cursor.partition.undeliverable
     assert isinstance(reason, DamagedMessage)
     assert (reason.offset, reason.resume_at) == (2, resume_at)
     assert reason.raw[12:].startswith(damaged[12:])  # where its size is damaged, with what follows it
     assert fetching.kinds("gap") == []
     assert cursor.committable() == 2
-    assert cursor.unpark(go_on_at=resume_at)
+    assert cursor.apply(cursor.partition.unpark, go_on_at=resume_at)
     assert fetching.read(6 - resume_at) == values(*range(resume_at, 6))
     fetching.until(lambda: fetching.values() == [] and cursor.committable() == 6)
 
@@ -270,10 +270,10 @@ def test_it_does_not_go_on_behind_a_damaged_entry_before_what_came_before_is_del
     cursor = fetching.add(T0, 0)
     fetching.until(lambda: cursor.parked)
     assert cursor.drained
-    assert not cursor.unpark(go_on_at=3)
+    assert not cursor.apply(cursor.partition.unpark, go_on_at=3)
     assert fetching.read(2) == values(0, 1)
     fetching.until(lambda: cursor.committable() == 2)
-    assert cursor.unpark(go_on_at=3)
+    assert cursor.apply(cursor.partition.unpark, go_on_at=3)
     assert fetching.read(1) == values(3)
 
 
@@ -282,9 +282,9 @@ def test_an_entry_that_no_fetch_can_hold_says_where_to_go_on_behind_it(cluster, 
     fetching = start("park", fetch_bytes=1024, max_bytes=2048)
     cursor = fetching.add(T0, 0)
     fetching.until(lambda: fetching.values() == [] and cursor.parked and cursor.committable() == 1)
-    reason = cursor.undeliverable
+    reason = cursor.partition.undeliverable
     assert isinstance(reason, EntryTooLarge)
     assert (reason.offset, reason.resume_at, reason.needed) == (1, 2, 5026)
     assert reason.raw[-1:] == b"x"
-    assert cursor.unpark(go_on_at=2)
+    assert cursor.apply(cursor.partition.unpark, go_on_at=2)
     assert fetching.read(1) == values(2)

@@ -36,11 +36,11 @@ class Owned:
         lease = Lease()
         lease.valid_until = math.inf
         self.cursor = Cursor(TP, "g-0", lease=lease, budget=budget.for_stream(1), channel=channel)
-        self.cursor.reset_to(10)
-        self.cursor.lead(True)
+        self.cursor.apply(self.cursor.partition.reset_to, 10)
+        self.cursor.apply(self.cursor.partition.lead, True)
         entries = v08.encode([(10 + n, None, b"v%d" % n, None) for n in range(5)])
         self.cursor.enqueue(v08.message_set("gone", 0, 10, memoryview(entries), 15)[0], len(entries))
-        self.cursor.topic_deleted = True
+        self.cursor.apply(self.cursor.partition.delete_topic)
         self.owned = OwnedPartitions(
             cursors={TP: self.cursor},
             fetchers=self,  # type: ignore[arg-type]  # what is called of them
@@ -61,7 +61,7 @@ class Owned:
             return found
 
     def remove(self, tps: Collection[TopicPartition]) -> None:
-        self.cursor.lead(False)
+        self.cursor.apply(self.cursor.partition.lead, False)
 
     def revoke(self) -> None:
         self.owned.stop([TP])

@@ -7,6 +7,7 @@ import math
 import queue
 import threading
 import weakref
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -49,7 +50,7 @@ class World:
             channel=self.channel,
             on_corrupt=lambda c, at, e: self.corrupt.append((at, e)),
         )
-        cursor.reset_to(position)
+        cursor.apply(cursor.partition.reset_to, position)
         return cursor
 
     def read(self, reads: str, went_on: tuple[type[BaseException], ...] = (), again: Any = lambda: None) -> list[int]:
@@ -162,7 +163,7 @@ def test_what_is_queued_of_many_is_discarded_in_one_pass_and_of_no_other():
         cursor.enqueue(a_set(0, 2), 100)
     leaving = cursors[:150]
     for cursor in leaving:
-        cursor.close()
+        cursor.apply(cursor.partition.revoke)
     Cursor.discard_fetched(leaving)
     assert judged == 200
     assert world.budget.used == 50 * 100
@@ -176,8 +177,8 @@ def test_nothing_is_handed_out_once_the_lease_is_over_not_even_the_rest_of_a_set
     next(world.stream)
     world.lease.revoke()
     assert world.offsets() == []
-    assert cursor.withheld
-    assert not cursor.fetchable
+    assert cursor.partition.refetch_due
+    assert cursor.partition.fetch_offset is None
 
 
 def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
@@ -189,7 +190,7 @@ def test_what_a_sender_let_go_because_the_lease_was_over_is_read_again():
     world.lease.valid_until = -math.inf
     assert not ticket.may_send()
     world.lease.valid_until = math.inf  # renewed right after: the part is gone all the same
-    assert cursor.withheld
+    assert cursor.partition.refetch_due
 
 
 def test_a_damaged_message_ends_its_set_after_the_good_ones_and_is_reported_with_its_place():
@@ -228,10 +229,10 @@ def test_a_reader_ends_with_the_connector_and_raises_what_killed_it():
 
 def test_a_damage_that_is_met_again_after_a_retry_is_told_in_the_same_words():
     cursor = World().cursor(7)
-    times = [cursor.count_damage(7) for _ in range(4)][-1]
-    cursor.park("damaged")
-    assert cursor.unpark()
-    assert cursor.count_damage(7) == times
+    times = [cursor.partition.position.count_damage(7, 0) for _ in range(4)][-1]
+    cursor.apply(cursor.partition.park, "damaged")
+    assert cursor.apply(cursor.partition.unpark)
+    assert cursor.partition.position.count_damage(7, 0) == times
 
 
 # what counts as done ----------------------------------------------------------------------------------------------
@@ -275,8 +276,8 @@ def test_on_ack_damage_does_not_count_what_was_not_acknowledged():
     first, second = next(world.stream), next(world.stream)
     assert world.offsets() == []
     ((at, _error),) = world.corrupt
-    assert (at, cursor.next_delivery) == (2, 2)
-    cursor.refetch(at)
+    assert (at, cursor.partition.next_delivery) == (2, 2)
+    cursor.apply(cursor.partition.refetch, at)
     cursor.enqueue(a_set(2, 2), 100)
     assert world.offsets() == [2, 3]
     assert cursor.committable() == 0
@@ -347,8 +348,8 @@ def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_le
                 self.again()
 
         def again(self) -> None:
-            cursor.pause()
-            cursor.resume()
+            cursor.apply(cursor.partition.pause)
+            cursor.apply(cursor.partition.resume)
 
     world = World(observer=Pausing())
     cursor = world.cursor()
@@ -360,7 +361,7 @@ def test_a_set_that_is_taken_while_its_partition_is_paused_and_resumed_is_not_le
             found += next(batches).offsets if reads == "batches" else [next(world.stream).offset]
         except ConsumerTimeout:
             break
-        if cursor.position == 3:  # what stood behind it is fetched again
+        if cursor.partition.position.offset == 3:  # what stood behind it is fetched again
             cursor.enqueue(a_set(3, 2), 100)
     assert found == ([0, 1, 2, 3, 4] if reads == "batches" else [0, 1, 2])
 
@@ -372,12 +373,12 @@ def test_a_resume_does_not_take_up_a_partition_whose_message_failed():
     cursor.enqueue(a_set(3, 2), 100)
     next(world.stream).ack()
     next(world.stream).handed.failed(ValueError("a handler parked it"), 1)
-    cursor.pause()
-    cursor.resume()
+    cursor.apply(cursor.partition.pause)
+    cursor.apply(cursor.partition.resume)
     assert cursor.parked == "a handler parked it"
     assert world.offsets() == []
     assert cursor.committable() == 1
-    assert cursor.unpark()
+    assert cursor.apply(cursor.partition.unpark)
     cursor.enqueue(a_set(1, 4), 100)
     assert world.offsets() == [1, 2, 3, 4]
 
@@ -388,12 +389,12 @@ def test_what_a_stream_is_to_raise_is_raised_though_its_partition_was_paused_bef
     cursor.enqueue(a_set(0, 2), 100)
     assert world.offsets() == [0, 1]
     why = ConsumerError("damaged at 2")
-    cursor.park(why)
+    cursor.apply(cursor.partition.park, why)
     cursor.enqueue(a_set(2, 0), 0, why)  # as with corrupt.message.policy=fail
     for _ in range(2):
-        cursor.pause()
+        cursor.apply(cursor.partition.pause)
         assert world.offsets() == []
-        cursor.resume()
+        cursor.apply(cursor.partition.resume)
     with pytest.raises(ConsumerError, match="damaged at 2"):
         next(world.stream)
     assert world.offsets() == []
@@ -408,7 +409,7 @@ def test_damage_behind_a_message_that_failed_does_not_take_the_partition_up_agai
     next(world.stream).handed.failed(ValueError("a handler parked it"), 1)
     assert world.offsets() == []
     ((at, _),) = world.corrupt
-    cursor.refetch(at)  # as the engine does
+    cursor.apply(cursor.partition.refetch, at)  # as the engine does
     assert cursor.parked == "a handler parked it"
     assert cursor.committable() == 1
 
@@ -418,23 +419,24 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
     world = World()
     cursor = world.cursor()
     stopping, may_stop, seen = threading.Event(), threading.Event(), []
-    stopped = cursor.end_iteration
+    report = cursor.report
 
-    def slowly(delivered: DeliveredSet, finished: bool) -> bool:
-        stopping.set()
-        assert may_stop.wait(5)
-        return stopped(delivered, finished)
+    def slowly(event: Callable[..., Any], *args: Any) -> Any:
+        if event == cursor.partition.iteration_ended:
+            stopping.set()
+            assert may_stop.wait(5)
+        return report(event, *args)
 
-    monkeypatch.setattr(cursor, "end_iteration", slowly)
+    monkeypatch.setattr(cursor, "report", slowly)
     cursor.enqueue(a_set(0, 3), 100)
     cursor.enqueue(a_set(3, 2), 100)
     assert next(world.stream).offset == 0
     world.stream.done()  # another thread reads on
-    cursor.pause()
+    cursor.apply(cursor.partition.pause)
     reader = threading.Thread(target=lambda: seen.extend(world.offsets()))
     reader.start()
     assert stopping.wait(5)
-    positions = [cursor.next_delivery]
+    positions = [cursor.partition.next_delivery]
 
     def look(partition: Partition) -> int:
         value = positions[0]
@@ -445,11 +447,11 @@ def test_a_reader_that_stops_in_a_pause_while_it_is_resumed_leaves_nothing_out(m
 
     following = property(look, lambda partition, at: positions.insert(0, at))
     monkeypatch.setattr(Partition, "next_delivery", following, raising=False)
-    cursor.resume()
+    cursor.apply(cursor.partition.resume)
     reader.join(5)
-    if cursor.withheld:
-        cursor.refetch_withheld()  # as the engine's timer does
-    cursor.enqueue(a_set(cursor.position, 5 - cursor.position), 100)
+    if cursor.partition.refetch_due:
+        cursor.apply(cursor.partition.refetch_withheld)  # as the engine's timer does
+    cursor.enqueue(a_set(cursor.partition.position.offset, 5 - cursor.partition.position.offset), 100)
     assert seen + world.offsets() == [1, 2, 3, 4]
 
 
@@ -458,10 +460,10 @@ def test_damage_met_before_a_seek_does_not_take_it_back():
     cursor = world.cursor()
     cursor.enqueue(a_set(0, 2, damage_at=1), 100)
     next(world.stream)
-    cursor.reset_to(50)
+    cursor.apply(cursor.partition.reset_to, 50)
     assert world.offsets() == []
     assert world.corrupt == []
-    assert cursor.next_delivery == 50
+    assert cursor.partition.next_delivery == 50
 
 
 # between the taking of a set and its delivery -----------------------------------------------------------------------
@@ -498,8 +500,8 @@ def once(exc: type[BaseException], call: Any) -> Any:
 
 
 CALLS = {
-    "messages": ["observer", "take", "taken", "commit", "start_iteration", "pieces"],
-    "batches": ["observer", "take", "taken", "commit", "end_delivery", "pieces", "may_deliver", "ticket"],
+    "messages": ["observer", "take", "taken", "commit", "iterated", "pieces"],
+    "batches": ["observer", "take", "taken", "commit", "ended", "pieces", "may_deliver", "ticket"],
     "sets": ["observer", "take", "taken", "commit"],
 }
 
@@ -516,17 +518,17 @@ def test_a_set_that_cannot_be_handed_out_is_fetched_again(at, delivery, reads, e
     )
     cursor = world.cursor()
     if at == "take":  # before it has an effect
-        monkeypatch.setattr(cursor, "take", once(exc, cursor.take))
+        monkeypatch.setattr(cursor, "under_lease", once(exc, cursor.under_lease))
     elif at == "taken":  # after it
-        take = cursor.take
-        raising = once(exc, lambda do: do)
-        monkeypatch.setattr(cursor, "take", lambda *args: raising(take(*args)))
+        take = cursor.under_lease
+        raising = once(exc, lambda taken: taken)
+        monkeypatch.setattr(cursor, "under_lease", lambda *args: raising(take(*args)))
     elif at == "may_deliver":
         monkeypatch.setattr(DeliveredSet, "may_deliver", once(exc, DeliveredSet.may_deliver))
     elif at == "ticket":  # has its effect
-        ticket = cursor.ticket
+        ticket = DeliveredSet.ticket
         raising = once(exc, lambda made: made)
-        monkeypatch.setattr(cursor, "ticket", lambda *args: raising(ticket(*args)))
+        monkeypatch.setattr(DeliveredSet, "ticket", lambda *args: raising(ticket(*args)))
     elif at == "pieces":
         decode = MessageSet.messages if reads == "messages" else MessageSet.pieces
         first = once(exc, lambda: None)
@@ -536,18 +538,18 @@ def test_a_set_that_cannot_be_handed_out_is_fetched_again(at, delivery, reads, e
             yield from decode(*args, **named)
 
         monkeypatch.setattr(MessageSet, "messages" if reads == "messages" else "pieces", decoding)
-    elif at in ("start_iteration", "end_delivery"):
-        monkeypatch.setattr(cursor, at, once(exc, getattr(cursor, at)))
+    elif at in ("iterated", "ended"):
+        monkeypatch.setattr(cursor.partition, at, once(exc, getattr(cursor.partition, at)))
     cursor.enqueue(a_set(0, 4), 100)
     cursor.enqueue(a_set(4, 4), 100)
 
     found = world.read(reads, (exc,))
     if found != list(range(8)):
         assert found == []
-        assert cursor.withheld
+        assert cursor.partition.refetch_due
         assert cursor.committable() == 0 or delivery == "at-most-once"  # there it was committed first
-        cursor.refetch_withheld()
-        assert cursor.position == 0
+        cursor.apply(cursor.partition.refetch_withheld)
+        assert cursor.partition.position.offset == 0
         cursor.enqueue(a_set(0, 4), 100)
         cursor.enqueue(a_set(4, 4), 100)
         assert world.read(reads) == list(range(8))
@@ -574,8 +576,8 @@ def test_a_message_whose_decoder_is_interrupted_is_fetched_again(delivery, exc):
     assert world.read("messages", (exc,)) == [0, 1]
     if delivery != "at-most-once":
         assert cursor.committable() == 2
-    cursor.refetch_withheld()
-    assert cursor.position == 2
+    cursor.apply(cursor.partition.refetch_withheld)
+    assert cursor.partition.position.offset == 2
     cursor.enqueue(a_set(2, 2), 100)
     cursor.enqueue(a_set(4, 4), 100)
     assert world.read("messages") == [2, 3, 4, 5, 6, 7]
@@ -590,7 +592,7 @@ def test_damage_that_cannot_be_reported_is_met_again_and_nothing_behind_it_count
     cursor.enqueue(a_set(0, 4, damage_at=2), 100)
     cursor.enqueue(a_set(4, 4), 100)
     assert world.read(reads, (KeyboardInterrupt,)) == [0, 1]
-    assert (cursor.committable(), cursor.withheld, cursor.next_delivery) == (2, True, 2)
+    assert (cursor.committable(), cursor.partition.refetch_due, cursor.partition.next_delivery) == (2, True, 2)
 
 
 # the rest ---------------------------------------------------------------------------------------------------------
@@ -602,7 +604,7 @@ def test_what_is_handed_out_is_observed_once(reads):
     world = World(observer=seen)
     cursor = world.cursor()
     cursor.enqueue(a_set(0, 2), 100)
-    cursor.reset_to(5)
+    cursor.apply(cursor.partition.reset_to, 5)
     cursor.enqueue(a_set(5, 2), 100)
     assert world.read(reads) == [5, 6]
     assert seen.offsets == [5, 6]
@@ -626,8 +628,8 @@ def test_sets_asked_for_in_the_middle_of_an_iteration_leave_nothing_out():
     next(world.stream)
     with pytest.raises(ConsumerTimeout):
         next(world.stream.sets())
-    assert (cursor.committable(), cursor.withheld) == (1, True)
-    cursor.refetch_withheld()
+    assert (cursor.committable(), cursor.partition.refetch_due) == (1, True)
+    cursor.apply(cursor.partition.refetch_withheld)
     cursor.enqueue(a_set(1, 2), 100)
     fetched, share = next(world.stream.sets())
     share.ticket(fetched.resume_at).done()
@@ -665,14 +667,14 @@ def test_an_iterator_that_was_left_for_batches_hands_out_nothing_of_the_set_it_h
     next(messages)
     with pytest.raises(ConsumerTimeout):
         next(world.stream.batches())  # what is left of the set comes again
-    cursor.refetch_withheld()
+    cursor.apply(cursor.partition.refetch_withheld)
     cursor.enqueue(a_set(1, 3), 100)
     fresh = iter(world.stream)
     assert next(fresh).offset == 1
     with pytest.raises(ConsumerTimeout):
         next(messages)  # an older one: the message in hand is not counted, and comes once more
     assert cursor.committable() == 1
-    cursor.refetch_withheld()
+    cursor.apply(cursor.partition.refetch_withheld)
     cursor.enqueue(a_set(1, 3), 100)
     assert [message.offset for message in islice(messages, 3)] == [1, 2, 3]
 

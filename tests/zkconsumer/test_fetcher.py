@@ -28,8 +28,8 @@ from zkconsumer.fetching.budget import Budget, StreamBudget
 from zkconsumer.fetching.fetchplan import FetchPlan
 from zkconsumer.fetching.formatprobe import FormatProbe, FormatWarnings
 from zkconsumer.fetching.logbounds import ENDS_S
-from zkconsumer.fetching.partition import Reset
 from zkconsumer.fetching.partitioncursor import Cursor, DeliveredSet
+from zkconsumer.fetching.position import Reset
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.session.lease import Lease
 from zkconsumer.streams.stream import Stream
@@ -118,11 +118,11 @@ class Fetching:
             on_corrupt=self._corrupt,
         )
         if position is not None:
-            cursor.reset_to(position)
+            cursor.apply(cursor.partition.reset_to, position)
         return cursor
 
     def _corrupt(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
-        cursor.refetch(at)
+        cursor.apply(cursor.partition.refetch, at)
         self.fetcher.damaged(cursor, at, error)
 
     def kinds(self, kind: str) -> list[ConsumerEvent]:
@@ -176,9 +176,9 @@ def fetching(cluster: FakeCluster) -> Iterator[Fetching]:
 
 def test_it_reads_from_the_position_on_and_what_comes_later(cluster, fetching):
     cursor = fetching.add(T0, 2)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     cluster.append("t", 0, entry(b"late"))
-    fetching.until(lambda: cursor.position == 6)
+    fetching.until(lambda: cursor.partition.position.offset == 6)
     assert fetching.values() == [b"a2", b"a3", b"a4", b"late"]
 
 
@@ -196,20 +196,20 @@ def test_out_of_range_is_a_gap_of_exact_size_or_a_reset(cluster, fetching):
     with cluster.lock:
         cluster.logs["t", 0].entries = cluster.logs["t", 0].entries[3:]
     cursor = fetching.add(T0, 1)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     (gap,) = fetching.events
     assert (gap.kind, gap.tp, gap.count) == ("gap", T0, 2)
     assert "t/0 at 1: out of range, its log holds 3 to 5; going on at 3, 2 messages are missing" in gap.text
     fetching.events.clear()
     beyond = fetching.add(T1, 9)
-    fetching.until(lambda: beyond.position == 0)
+    fetching.until(lambda: beyond.partition.position.offset == 0)
     assert [event.kind for event in fetching.events] == ["reset"]
     assert [c.reset is not None and c.reset.sets_back(same_topic=True) for c in (cursor, beyond)] == [False, True]
 
 
 def test_a_partition_that_is_read_from_its_position_was_never_reset(fetching):
     cursor = fetching.add(T0, 2)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     assert cursor.reset is None
 
 
@@ -236,7 +236,7 @@ def test_out_of_range_parks_where_the_policy_is_fail(fetching):
 
 def test_a_log_that_is_short_for_a_moment_costs_nothing_that_was_fetched(cluster, fetching):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     cluster.script("fetch", Fail(1))
     fetching.until(lambda: fetching.kinds("leader"))
     cluster.append("t", 0, entry(b"late"))
@@ -247,7 +247,7 @@ def test_a_log_that_is_short_for_a_moment_costs_nothing_that_was_fetched(cluster
 
 def test_retention_that_overtakes_a_slow_reader_costs_what_is_counted_and_nothing_that_was_fetched(cluster, fetching):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     with cluster.lock:
         cluster.logs["t", 0].end = 8
         cluster.logs["t", 0].entries.clear()
@@ -261,7 +261,7 @@ def test_retention_that_overtakes_a_slow_reader_costs_what_is_counted_and_nothin
 
 def test_a_log_that_was_cut_is_read_from_before_once_what_was_fetched_of_it_is_done(cluster, fetching):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     with cluster.lock:
         log = cluster.logs["t", 0]
         log.entries, log.end = log.entries[:2], 2
@@ -274,7 +274,7 @@ def test_a_log_that_was_cut_is_read_from_before_once_what_was_fetched_of_it_is_d
 
 def test_an_end_that_is_told_too_low_after_an_election_is_asked_for_once_more(cluster, fetching, monkeypatch):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     with cluster.lock:
         monkeypatch.setattr(cluster, "offsets_of", lambda log, when: [0 if when == -2 else 2])
         cluster.script("fetch", Fail(1))
@@ -286,14 +286,14 @@ def test_an_end_that_is_told_too_low_after_an_election_is_asked_for_once_more(cl
 
 def test_out_of_range_with_policy_fail_parks_behind_what_was_fetched(cluster, fetching):
     cursor = fetching.add(T0, 0, "fail")
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     with cluster.lock:
         cluster.logs["t", 0].entries.clear()
         cluster.logs["t", 0].end = 8
         cluster.append("t", 0, entry(b"a8"))
     fetching.until(lambda: cursor.parked)
     assert fetching.read(5) == [b"a0", b"a1", b"a2", b"a3", b"a4"]
-    assert (cursor.committable(), cursor.parked_at.position) == (5, 5)
+    assert (cursor.committable(), cursor.partition.parked_at.position) == (5, 5)
 
 
 def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_again_at_once(cluster, fetching, monkeypatch):
@@ -303,13 +303,13 @@ def test_a_broker_that_answers_at_once_with_nothing_is_not_asked_again_at_once(c
     before, began = len(cluster.seen("fetch")), now()
     sleep(0.5)
     assert 0 < len(cluster.seen("fetch")) - before <= (now() - began) / EMPTY_DISTANCE_S + 1
-    assert cursor.position == 5
+    assert cursor.partition.position.offset == 5
 
 
 def test_an_unknown_error_backs_off_and_never_resets(cluster, fetching):
     cluster.script("fetch", Fail(-1), Fail(-1), Fail(-1))
     cursor = fetching.add(T0, 2)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     assert fetching.values() == [b"a2", b"a3", b"a4"]
     assert [event.kind for event in fetching.events] == ["leader"]  # one line, however often it was answered
     assert fetching.sent_home == []
@@ -328,7 +328,7 @@ def test_who_does_not_lead_is_left_and_the_neighbour_is_read_on(cluster, fetchin
     cluster.script("fetch", *[Fail(code, ("t", 0))] * 3)
     neighbour = fetching.add(T1, 0)
     fetching.add(T0, 0)
-    fetching.until(lambda: neighbour.position == 1 and fetching.sent_home)
+    fetching.until(lambda: neighbour.partition.position.offset == 1 and fetching.sent_home)
     assert [tp for tp, _ in fetching.sent_home] == [T0]
     assert f"({code})" in fetching.sent_home[0][1]
 
@@ -344,7 +344,7 @@ def test_a_lost_link_sends_every_cursor_to_the_leader_finder(cluster, fetching):
 
 def test_an_answer_that_comes_after_the_streams_were_closed_kills_nobody(cluster, fetching):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     fetching.channel.close()
     cluster.append("t", 0, entry(b"late"))
     fetching.until(lambda: fetching.worker.ended)
@@ -405,15 +405,15 @@ def test_the_end_of_a_transaction_is_passed_and_committed_behind(converting):
         del converting.logs["t", 0].entries[5:]
     try:
         cursor = fetching.add(T0, 0)
-        fetching.until(lambda: cursor.position == 7)
+        fetching.until(lambda: cursor.partition.position.offset == 7)
         assert fetching.values() == [b"a0", b"a1", b"a2", b"a3", b"a4"]
         fetching.until(lambda: cursor.committable() == 7)
-        assert (cursor.lag, cursor.parked) == (0, None)
+        assert (status_of(cursor, now()).lag, cursor.parked) == (0, None)
         converting.append("t", 0, entry(b"later"))
-        fetching.until(lambda: cursor.position == 8)
+        fetching.until(lambda: cursor.partition.position.offset == 8)
         assert fetching.values() == [b"later"]
         fetching.until(lambda: cursor.committable() == 8)
-        assert not cursor.skips  # what is passed is not kept
+        assert not cursor.partition.position.skips  # what is passed is not kept
         (told,) = fetching.kinds("format")  # once, however many there are
         assert "topic t: it holds transactions" in told.text
     finally:
@@ -427,7 +427,7 @@ def test_the_end_of_a_transaction_is_not_passed_before_what_comes_before_it_is_d
         del converting.logs["t", 0].entries[5:]
     try:
         cursor = fetching.add(T0, 0)
-        fetching.until(lambda: cursor.position == 7)
+        fetching.until(lambda: cursor.partition.position.offset == 7)
         share = fetching.stream.next_set()
         ticket = share.ticket(share.message_set.resume_at)
         sleep(0.1)
@@ -443,13 +443,13 @@ def test_what_does_not_pass_parks_with_a_sentence_and_the_neighbour_is_read_on(c
     cluster.script("fetch", *[Fail(code, ("t", 0))] * 3)
     cluster.append("t", 1, entry(b"b0"))
     cursor, neighbour = fetching.add(T0, 2), fetching.add(T1, 0)
-    fetching.until(lambda: cursor.parked and neighbour.position == 1)
+    fetching.until(lambda: cursor.parked and neighbour.partition.position.offset == 1)
     assert f"t/0 at 2 on broker 1 (127.0.0.1:{cluster.ports[1]}): " in str(cursor.parked)
     assert says in str(cursor.parked)
-    assert cursor.unpark()
+    assert cursor.apply(cursor.partition.unpark)
     fetching.fetcher.wake()
     cluster.scripts["fetch"].clear()
-    fetching.until(lambda: cursor.position == 5)  # mended: it is read from where it stood
+    fetching.until(lambda: cursor.partition.position.offset == 5)  # mended: it is read from where it stood
 
 
 def test_where_nothing_comes_of_a_log_that_goes_on_an_old_broker_is_asked_again_and_nothing_is_parked(converting):
@@ -459,7 +459,7 @@ def test_where_nothing_comes_of_a_log_that_goes_on_an_old_broker_is_asked_again_
         cursor = fetching.add(T0, 2)
         fetching.until(lambda: len(converting.seen("fetch")) >= 3)
         converting.sends_nothing = False
-        fetching.until(lambda: cursor.position == 7)
+        fetching.until(lambda: cursor.partition.position.offset == 7)
         assert fetching.events == []
     finally:
         fetching.close()
@@ -502,9 +502,9 @@ def test_memory_is_bounded_when_nobody_reads(cluster, fetching):
     for n in range(200):
         cluster.append("t", 1, entry(b"%04d" % n + b"z" * 1000))
     cursor = fetching.add(T1, 0)
-    fetching.until(lambda: cursor.buffered_bytes >= 4096)
+    fetching.until(lambda: cursor.partition.buffered_bytes >= 4096)
     sleep(0.2)
-    assert cursor.buffered_bytes <= 3 * 4096
+    assert cursor.partition.buffered_bytes <= 3 * 4096
     fetching.until(lambda: fetching.values() is not None and cursor.committable() == 200)
     assert fetching.budget.used <= 4096  # a fetch may be under way
 
@@ -539,7 +539,7 @@ def test_the_listener_says_where_to_go_on_before_the_policy_does(cluster, reset)
     listener = Listener(says=3)
     fetching = Fetching(cluster, listener=listener)
     cursor = fetching.add(T0, 99, reset)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     assert fetching.values() == [b"a3", b"a4"]
     assert listener.asked == [(T0, 99, 0, 5)]
     assert [event.kind for event in fetching.events] == ["reset"]
@@ -551,8 +551,8 @@ def test_a_listener_that_says_nothing_leaves_it_to_the_policy(cluster):
     fetching = Fetching(cluster, listener=Listener(says=None))
     cursor = fetching.add(T0, 99, "fail")
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, OutOfRange)
-    assert (cursor.undeliverable.requested, cursor.undeliverable.latest) == (99, 5)
+    assert isinstance(cursor.partition.undeliverable, OutOfRange)
+    assert (cursor.partition.undeliverable.requested, cursor.partition.undeliverable.latest) == (99, 5)
     fetching.close()
 
 
@@ -563,12 +563,12 @@ def test_a_slow_listener_holds_up_no_other_partition_and_counts_no_more_once_it_
     fetching.until(lambda: listener.asked)
     neighbour = fetching.add(T1, 0)
     cluster.append("t", 1, entry(b"b0"))
-    fetching.until(lambda: neighbour.position == 1)
+    fetching.until(lambda: neighbour.partition.position.offset == 1)
     fetching.fetcher.remove(T0)
     asked.drop()
     listener.waits_for.set()
     sleep(0.05)
-    assert asked.position is None
+    assert asked.partition.position.offset is None
     assert len(listener.asked) == 1
     fetching.close()
 
@@ -577,19 +577,25 @@ def test_what_is_too_large_is_a_named_error_with_its_place_and_size(cluster, fet
     cluster.append("t", 1, entry(b"y" * 20000))
     cursor = fetching.add(T1, 0)
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, EntryTooLarge)
-    assert (cursor.undeliverable.tp, cursor.undeliverable.offset, cursor.undeliverable.needed) == (T1, 0, 20026)
+    assert isinstance(cursor.partition.undeliverable, EntryTooLarge)
+    assert (
+        cursor.partition.undeliverable.tp,
+        cursor.partition.undeliverable.offset,
+        cursor.partition.undeliverable.needed,
+    ) == (T1, 0, 20026)
     assert "raise fetch.growth.max.bytes" in str(cursor.parked)
 
 
 def test_a_leader_that_moves_takes_its_partition_along_and_no_buffer_of_others(cluster, fetching):
     cluster.append("t", 1, entry(b"b0"))
     moving, staying = fetching.add(T0, 0), fetching.add(T1, 0)
-    fetching.until(lambda: (moving.position, staying.position) == (5, 1))  # fetched, and nobody has read it yet
+    fetching.until(
+        lambda: (moving.partition.position.offset, staying.partition.position.offset) == (5, 1)
+    )  # fetched, and nobody has read it yet
     cluster.move("t", 0, 2)
     fetching.until(lambda: fetching.sent_home)
     cluster.append("t", 1, entry(b"b1"))
-    fetching.until(lambda: staying.position == 2)
+    fetching.until(lambda: staying.partition.position.offset == 2)
     assert sorted(fetching.values()) == [b"a0", b"a1", b"a2", b"a3", b"a4", b"b0", b"b1"]
     assert [tp for tp, _ in fetching.sent_home] == [T0]
     assert moving.committable() == 5
@@ -600,7 +606,7 @@ def test_a_new_leader_that_answers_minus_one_is_asked_again_where_we_were(cluste
     cursor = fetching.add(T0, 3)
     fetching.until(lambda: fetching.sent_home)
     fetching.fetcher.add(cursor)  # the leader finder found the new one
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     assert fetching.values() == [b"a3", b"a4"]
     assert cluster.seen("list_offsets") == []
     asked = [seen.body["wanted"]["t", 0][0] for seen in cluster.seen("fetch") if ("t", 0) in seen.body["wanted"]]
@@ -624,20 +630,20 @@ def test_the_end_of_a_log_that_is_not_fetched_is_asked_for_in_bulk(cluster, besi
     full, other = beside.add(T0, 0), beside.add(T1, 0)
     beside.read(5)
     for cursor in (full, other):
-        cursor.pause()  # as one whose queue is full: it is not fetched
+        cursor.apply(cursor.partition.pause)  # as one whose queue is full: it is not fetched
     beside.until(lambda: beside.budget.used == 0)  # no fetch is under way any more
     for n in range(3):
         cluster.append("t", 0, entry(b"b%d" % n))
-    beside.until(lambda: full.high_watermark == 8)
+    beside.until(lambda: full.partition.high_watermark == 8)
     beside.until(lambda: any(len(seen.body["times"]) == 2 for seen in cluster.seen("list_offsets")))
-    assert full.position == 5
+    assert full.partition.position.offset == 5
 
 
 def test_ends_that_grow_old_one_after_the_other_are_asked_for_together(cluster, fetching):
     cursors = [fetching.add(T0, 0), fetching.add(T1, 0)]
     fetching.read(5)
     for cursor in cursors:
-        cursor.pause()
+        cursor.apply(cursor.partition.pause)
     fetching.until(lambda: fetching.budget.used == 0)
     positions = fetching.fetcher._positions
     for cursor, age_s in zip(cursors, (1.1 * ENDS_S, 0.8 * ENDS_S), strict=True):
@@ -665,7 +671,7 @@ def test_what_is_fetched_is_never_asked_where_it_ends(cluster, beside, monkeypat
 
 def test_a_broker_that_does_not_answer_is_an_outage_while_its_fetch_still_waits(cluster, beside):
     cursor = beside.add(T0, 0)
-    beside.until(lambda: cursor.position == 5 and beside.heard == [T0])
+    beside.until(lambda: cursor.partition.position.offset == 5 and beside.heard == [T0])
     released = threading.Event()
     cluster.script("fetch", Wait(released))
     cluster.script("list_offsets", *[Wait(released)] * 3)
@@ -679,7 +685,7 @@ def test_a_broker_that_does_not_answer_is_an_outage_while_its_fetch_still_waits(
 
 def test_an_outage_began_with_the_fetch_that_got_no_answer_and_not_when_that_was_noticed(cluster, fetching):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     released = threading.Event()
     cluster.script("fetch", *[Wait(released)] * 9)
     asked = len(cluster.seen("fetch"))
@@ -692,7 +698,7 @@ def test_an_outage_began_with_the_fetch_that_got_no_answer_and_not_when_that_was
 
 def test_an_end_that_nobody_has_told_for_a_while_is_unknown_and_never_zero(fetching):
     cursor = fetching.add(T0, 0)
-    fetching.until(lambda: cursor.position == 5)
+    fetching.until(lambda: cursor.partition.position.offset == 5)
     fetching.values()
     fetching.until(lambda: cursor.committable() == 5)
     fresh = status_of(cursor, cursor.end_known_at + END_OLD_S)
@@ -714,7 +720,7 @@ def test_the_partitions_of_a_stream_that_is_not_read_take_no_turn_from_another_s
                 cursor = Cursor(
                     TopicPartition("slow", partition), "g-0", lease=fetching.lease, budget=slow, channel=not_read
                 )
-                cursor.reset_to(0)
+                cursor.apply(cursor.partition.reset_to, 0)
                 fetching.fetcher.add(cursor)
             fetching.until(lambda: slow.used >= slow.limit // 2)
             fetching.fetcher.add(fetching.make(TopicPartition("quick", 0), 0, quick))

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from groundwork.tasks import sleep
+from groundwork.tasks import now, sleep
 from kafkawire.model import BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07, node_of
 from localkafka.waiting import wait_until
 from tests.zkconsumer.test_fetcher import Fetching
+from zkconsumer.engine.status import status_of
 from zkconsumer.errors import DamagedMessage, EntryTooLarge, OutOfRange
 
 VALUES = [b"v%03d" % n for n in range(40)]
@@ -127,8 +128,8 @@ def test_a_message_larger_than_any_fetch_parks_with_its_size_and_what_helps(log:
     cursor = fetching.add(log.tp(), 0)
     assert fetching.read(1) == [b"small"]
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, EntryTooLarge)
-    assert cursor.undeliverable.needed == 20_010
+    assert isinstance(cursor.partition.undeliverable, EntryTooLarge)
+    assert cursor.partition.undeliverable.needed == 20_010
     assert str(cursor.parked) == (
         f"{log.topic}/1-0 at {at}: an entry of 20010 bytes is larger than the largest fetch, 8192 bytes; raise"
         " fetch.growth.max.bytes; a position inside a message looks like this too: set another one by"
@@ -143,7 +144,7 @@ def test_a_position_inside_a_message_parks_and_says_what_helps(log: Log, start: 
     fetching = start(log)
     cursor = fetching.add(log.tp(), 2 * SIZE + inside)
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, DamagedMessage | EntryTooLarge)
+    assert isinstance(cursor.partition.undeliverable, DamagedMessage | EntryTooLarge)
     assert f"{log.topic}/1-0 at {2 * SIZE + inside}: " in str(cursor.parked)
     assert "`zkconsumer offsets reset`" in str(cursor.parked)
     assert fetching.values() == []
@@ -287,7 +288,7 @@ def test_a_position_outside_the_log_follows_autooffset_reset(log: Log, start: St
     end = log.store(entries.plain(VALUES))
     fetching = start(log)
     cursor = fetching.add(log.tp(), end + 1000, reset)
-    fetching.until(lambda: cursor.position is not None and cursor.position <= end)
+    fetching.until(lambda: cursor.partition.position.offset is not None and cursor.partition.position.offset <= end)
     log.store(entries.plain([b"new"]))
     fetching.until(lambda: cursor.committable() == 0 or fetching.kinds("reset"))
     assert fetching.read(1)[0] == first
@@ -316,7 +317,7 @@ def test_policy_fail_of_autooffset_reset_parks(log: Log, start: Start) -> None:
     fetching = start(log)
     cursor = fetching.add(log.tp(), 1 << 40, "fail")
     fetching.until(lambda: cursor.parked)
-    assert isinstance(cursor.undeliverable, OutOfRange)
+    assert isinstance(cursor.partition.undeliverable, OutOfRange)
 
 
 def test_a_topic_that_is_gone_is_noticed_though_the_broker_says_nothing(log: Log, start: Start, monkeypatch) -> None:
@@ -368,8 +369,8 @@ def test_an_idle_broker_is_asked_once_a_pause_and_the_lag_is_known(log: Log, sta
     )
     cursor = fetching.add(log.tp(), 0)
     assert fetching.read(40) == VALUES
-    fetching.until(lambda: cursor.lag == 0)
-    assert cursor.high_watermark == end
+    fetching.until(lambda: status_of(cursor, now()).lag == 0)
+    assert cursor.partition.high_watermark == end
     before = len(asked)
     sleep(0.5)
     assert 2 <= len(asked) - before <= 12  # a pause is 0.05 s here
@@ -381,7 +382,7 @@ def test_the_lag_of_a_paused_partition_goes_on_to_be_known(log: Log, start: Star
     fetching = start(log)
     cursor = fetching.add(log.tp(), 0)
     assert fetching.read(40) == VALUES
-    fetching.until(lambda: cursor.lag == 0)
-    cursor.pause()
+    fetching.until(lambda: status_of(cursor, now()).lag == 0)
+    cursor.apply(cursor.partition.pause)
     log.store(entries.plain(VALUES[:3]))
-    fetching.until(lambda: cursor.lag == 3 * SIZE)
+    fetching.until(lambda: status_of(cursor, now()).lag == 3 * SIZE)

@@ -20,6 +20,7 @@ from kafkawire.net.session import Reply
 from kafkawire.protocol import apis, requests08
 from kafkawire.protocol.request import FetchedPartition
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, batch, marker, rows_of
+from zkconsumer.engine.status import status_of
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.brokerfetcher import Fetcher
@@ -135,7 +136,7 @@ class Fetching:
         for tp in tps:
             budget = self.budget.for_stream(1)
             cursor = Cursor(tp, "g-0", lease=self.lease, budget=budget, channel=self.channel)
-            cursor.reset_to(0)
+            cursor.apply(cursor.partition.reset_to, 0)
             cursors.append(cursor)
             self.fetcher.add(cursor)
         self.tasks.spawn("fetcher", self.fetcher.run)
@@ -183,7 +184,12 @@ def test_what_is_read_is_committed_and_the_lag_ends_where_a_transaction_is_open(
     (cursor,) = fetching.start(T0)
     fetching.until(lambda: cursor.committable() == 11)
     assert fetching.offsets(0) == [6, 7, 8, 9]
-    assert (cursor.lag, cursor.high_watermark, cursor.position, cursor.parked) == (0, 11, 11, None)
+    assert (
+        status_of(cursor, now()).lag,
+        cursor.partition.high_watermark,
+        cursor.partition.position.offset,
+        cursor.parked,
+    ) == (0, 11, 11, None)
     assert {asked["isolation_level"] for asked in broker.asked} == {1}
     before = len(broker.asked)
     fetching.until(lambda: len(broker.asked) > before + 5)  # an open transaction is no reason to ask why nothing comes
@@ -191,7 +197,7 @@ def test_what_is_read_is_committed_and_the_lag_ends_where_a_transaction_is_open(
     log.batches.append(marker(14, 2, ABORT))
     log.aborted, log.stable = ((2, 11),), None
     fetching.until(lambda: cursor.committable() == 15)
-    assert (fetching.offsets(0), cursor.lag) == ([6, 7, 8, 9], 0)
+    assert (fetching.offsets(0), status_of(cursor, now()).lag) == ([6, 7, 8, 9], 0)
     assert fetching.events == []  # nothing is lost, so nothing is said
 
 

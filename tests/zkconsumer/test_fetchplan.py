@@ -24,6 +24,14 @@ class Cursor:
     fetchable: bool = True
     fetch_limit: int | None = None
 
+    @property
+    def partition(self) -> Cursor:
+        return self
+
+    @property
+    def fetch_offset(self) -> int | None:
+        return self.position if self.fetchable else None
+
 
 def cursors(count: int) -> list[Cursor]:
     return [Cursor(TopicPartition("t", p), p * 100) for p in range(count)]

@@ -18,6 +18,10 @@ class Cursor:
     place: int | None = None
 
     @property
+    def partition(self) -> Cursor:
+        return self
+
+    @property
     def parked_at(self) -> Parked | None:
         return None if self.place is None else Parked(ValueError(self.parked), self.place)
 

@@ -83,16 +83,16 @@ def test_pauses_at_any_moment_leave_nothing_out_and_repeat_nothing(what, deliver
         commit = (lambda tp, at: None) if delivery == "at-most-once" else None
         stream = Stream("orders-0", channel, timeout_ms=10, delivery=delivery, commit=commit)
         cursor = Cursor(TP, "g-0", lease=lease, budget=budget.for_stream(1), channel=channel)
-        cursor.reset_to(0)
+        cursor.apply(cursor.partition.reset_to, 0)
         reading = Reading(stream, delivery, what, rng)
         reading.start()
         until = time.monotonic() + LIMIT_S
         while len(reading.got) < COUNT and reading.error is None and time.monotonic() < until:
-            rng.choice([cursor.pause, cursor.resume])()
-            if cursor.withheld:
-                cursor.refetch_withheld()  # as the engine's timer does
-            while cursor.fetchable and cursor.position < COUNT:
-                cursor.enqueue(a_set(cursor.position, min(rng.choice([1, 7, 12]), COUNT - cursor.position)), 10)
+            cursor.apply(rng.choice([cursor.partition.pause, cursor.partition.resume]))
+            if cursor.partition.refetch_due:
+                cursor.apply(cursor.partition.refetch_withheld)  # as the engine's timer does
+            while (at := cursor.partition.fetch_offset) is not None and at < COUNT:
+                cursor.enqueue(a_set(at, min(rng.choice([1, 7, 12]), COUNT - at)), 10)
         reading.over = True
         reading.join(5)
         assert reading.error is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -160,28 +161,17 @@ class Owner:
     def close(self) -> None:
         self._release(self.progress.close())
 
-    def may_send(self, ticket: DeliveryTicket) -> bool:
-        return ticket.live
+    @property
+    def partition(self) -> Progress:
+        return self.progress
 
-    def ticket_done(self, ticket: DeliveryTicket) -> None:
-        self._reported(self.progress.ticket_done, ticket)
-
-    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> None:
-        self._reported(self.progress.ticket_reached, ticket, resume_at)
-
-    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> None:
-        self._reported(self.progress.ticket_cut, ticket, resume_at)
-
-    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None) -> None:
-        self._reported(self.progress.ticket_failed, ticket, reason, resume_at)
-
-    def ticket_dropped(self, ticket: DeliveryTicket) -> None:
-        self._reported(self.progress.ticket_dropped, ticket)
-
-    def _reported(self, report: Callable[..., int], *args: object) -> None:
+    def report(self, event: Callable[..., int], *args: Any) -> None:
         with self._lock:
-            nbytes = report(*args)
+            nbytes = event(*args)
         self._release(nbytes)
+
+    def under_lease(self, event: Callable[..., bool], ticket: DeliveryTicket) -> bool:
+        return event(ticket, 0.0)
 
     def _release(self, nbytes: int) -> None:
         if nbytes:

@@ -107,8 +107,8 @@ def test_the_status_of_one_that_rests_is_made_again_only_when_something_changed(
 
 def test_only_the_rows_of_topics_where_one_came_or_went_are_encoded_again(cluster, fetching, cursors, monkeypatch):
     work, before = Work(monkeypatch), fetches(cluster)
-    cursors[42].pause()
-    cursors[77].pause()
+    cursors[42].apply(cursors[42].partition.pause)
+    cursors[77].apply(cursors[77].partition.pause)
     fetching.until(lambda: fetches(cluster) >= before + 5)
     assert work.encoded == 2 * (EACH - 1)
 
@@ -124,15 +124,15 @@ def test_what_changes_a_cursor_ends_its_rest(cluster, fetching, cursors, change)
     cursor = cursors[42]
     match change:
         case "pause":
-            cursor.pause()
+            cursor.apply(cursor.partition.pause)
         case "park":
-            cursor.park("by hand")
+            cursor.apply(cursor.partition.park, "by hand")
         case "reset":
-            cursor.reset_to(0)
+            cursor.apply(cursor.partition.reset_to, 0)
         case "throttle":
-            cursor.fetch_limit = 0
+            cursor.apply(cursor.partition.throttle, 0)
         case "revoke":
-            cursor.close()
+            cursor.apply(cursor.partition.revoke)
             fetching.fetcher.remove(cursor.tp)
     assert cursor.rest is None
     cluster.append(cursor.tp.topic, cursor.tp.partition, entry(b"late"))
@@ -178,7 +178,7 @@ def test_a_group_that_finds_no_room_for_long_comes_before_all_others(fetching):
     assert resting.due(4.7, False, 0) == ([], True)
     assert resting.due(5.4, False, 0) == ([], True)
     assert resting.due(5.6, False, 0) == ([], False)  # in vain: the others go on meanwhile
-    cursor.pause()
+    cursor.apply(cursor.partition.pause)
     assert (len(resting), stirred) == (0, [cursor])
 
 

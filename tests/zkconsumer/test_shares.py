@@ -30,6 +30,14 @@ class Cursor:
     def buffered_bytes(self) -> int:
         return self.holding.held
 
+    @property
+    def partition(self) -> Cursor:
+        return self
+
+    @property
+    def fetch_offset(self) -> int | None:
+        return self.position if self.fetchable else None
+
 
 class Offers:
     """The offer of one budget, as a plan asks for it."""

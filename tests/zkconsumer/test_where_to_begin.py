@@ -8,34 +8,18 @@ from typing import Any
 
 from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent
+from zkconsumer.fetching.budget import Budget
+from zkconsumer.fetching.partitioncursor import Cursor
 from zkconsumer.group.claimactions import ClaimActions, _Place
 from zkconsumer.member.executor import Executor
 from zkconsumer.member.ownership import OwnedPartitions
 from zkconsumer.member.steps import Action, Do
 from zkconsumer.offsets.store import NONE, Committed, Unknown
+from zkconsumer.session.lease import Lease
 
 NOBODY: Any = None
 TP = TopicPartition("t", 0)
 TORN = Unknown("holds 'x'")
-
-
-class Parked:
-    """A cursor without a fetcher."""
-
-    def __init__(self, tp: TopicPartition) -> None:
-        self.tp, self.closing, self.topic_deleted, self.queued = tp, False, False, 0
-        self.position: int | None = None
-        self.committed: int | None = None
-        self.topic = None
-
-    def drop(self) -> None:
-        self.closing = True
-
-    def park(self, reason: str) -> None:
-        pass
-
-    def reset_to(self, position: int) -> None:
-        self.position = position
 
 
 class Offsets:
@@ -54,12 +38,13 @@ class Offsets:
 
 
 def parts(store: Offsets, on_event: Callable[[ConsumerEvent], object]) -> dict[str, Any]:
+    budget = Budget(1 << 20).for_stream(1)
     return {
         "cursors": {},
         "fetchers": SimpleNamespace(add=list, remove=list),
         "commits": SimpleNamespace(commit_soon=lambda: None),
         "store": store,
-        "make_cursor": lambda tp, thread, reset: Parked(tp),
+        "make_cursor": lambda tp, thread, reset: Cursor(tp, thread, lease=Lease(), budget=budget, channel=NOBODY),
         "config": SimpleNamespace(group_id="g", auto_offset_reset="largest"),
         "listener": SimpleNamespace(before_start=lambda tps: {}),
         "on_event": on_event,
@@ -93,9 +78,9 @@ def test_a_seek_while_an_unpark_reads_the_offset_again_is_not_overwritten() -> N
     assert owned.offsets({TP: "g-0"}) == {}
     cursor = owned.cursors[TP]
     assert not owned.readable(cursor)
-    store.held, store.before = 12, lambda: cursor.reset_to(500)
+    store.held, store.before = 12, lambda: cursor.apply(cursor.partition.reset_to, 500)
     assert owned.readable(cursor)
-    assert cursor.position == 500
+    assert cursor.partition.position.offset == 500
 
 
 def test_where_a_partition_was_taken_is_not_where_it_goes_on_after_a_seek() -> None:
@@ -105,7 +90,8 @@ def test_where_a_partition_was_taken_is_not_where_it_goes_on_after_a_seek() -> N
     executor, actions = member_of(store, NOBODY, told.append)
     actions._taken[TP] = _Place(7, None)
     executor.do(Action(Do.LOCATE, 1, {TP: "g-0"}))
-    executor.owned.cursors[TP].reset_to(500)
+    cursor = executor.owned.cursors[TP]
+    cursor.apply(cursor.partition.reset_to, 500)
     executor.do(Action(Do.LOCATE, 2, {TP: "g-0"}))
     assert [event.kind for event in told] == ["unread"]
 
@@ -120,6 +106,6 @@ def test_a_partition_that_is_taken_twice_goes_on_where_it_was_committed_last() -
         store.held = held
         for turn, do in enumerate((Do.LOCATE, Do.START)):
             executor.do(Action(do, turn, {TP: "g-0"}))
-        begun.append(executor.owned.cursors[TP].position)
+        begun.append(executor.owned.cursors[TP].partition.position.offset)
         executor.drop({TP: "g-0"})
     assert begun == [12, 12, 12]

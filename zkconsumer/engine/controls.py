@@ -80,16 +80,16 @@ class Controls:
     def adopt(self, cursor: Cursor) -> None:
         """Apply pauses to a new cursor."""
         if cursor.tp in self._pauses:
-            cursor.pause()
-        cursor.fetch_limit = self._fetch_limits.get(cursor.tp)
+            cursor.apply(cursor.partition.pause)
+        _throttle(cursor, self._fetch_limits.get(cursor.tp))
 
     def status(self) -> list[PartitionStatus]:
         return self._rows.of(self._cursors.values(), now())
 
     def parked_status(self) -> list[PartitionStatus]:
         """Return the rows of parked partitions only, with or without an offset."""
-        stopped = [cursor for cursor in self._cursors.values() if not cursor.delivers]
-        return [status_of(cursor, now()) for cursor in stopped if cursor.undeliverable is not None]
+        stopped = [cursor for cursor in self._cursors.values() if not cursor.partition.delivers]
+        return [status_of(cursor, now()) for cursor in stopped if cursor.partition.undeliverable is not None]
 
     def commit(self, positions: Mapping[TopicPartition, int] | None = None) -> Results:
         """Commit what is done of every owned partition, or these positions.
@@ -108,7 +108,7 @@ class Controls:
                 raise ValueError(f"{at!r} as the position of {tp}: it must be a whole number of at least 0")
             if cursor is None or cursor.dropped:
                 results[tp] = ConsumerError(f"{tp} is not owned by this member, so its offset is not ours to commit")
-            elif cursor.topic_deleted:
+            elif cursor.partition.topic_deleted:
                 results[tp] = TopicGone(tp, at)
             elif (why := self._beyond(cursor, at)) is not None:
                 results[tp] = why
@@ -121,7 +121,8 @@ class Controls:
 
         The leader is only asked if fetches did not show a large enough end.
         """
-        if cursor.high_watermark is not None and at <= cursor.high_watermark:
+        known_end = cursor.partition.high_watermark
+        if known_end is not None and at <= known_end:
             return None
         try:
             end = self._end_of(cursor.tp, "largest", at)
@@ -130,12 +131,13 @@ class Controls:
         return BeyondEnd(cursor.tp, at, end) if at > end else None
 
     def park(self, tp: TopicPartition, reason: str) -> None:
-        self._owned(tp, "parked").park(reason, at_once=True)
+        cursor = self._owned(tp, "parked")
+        cursor.apply(cursor.partition.park, reason, at_once=True)
 
     def parked(self) -> dict[TopicPartition, Parked]:
         """Return why and at which offset partitions are parked, for those that have an offset."""
-        stopped = ((tp, cursor) for tp, cursor in self._cursors.items() if not cursor.delivers)
-        found = ((tp, cursor.parked_at) for tp, cursor in stopped if not cursor.closing)
+        stopped = ((tp, cursor) for tp, cursor in self._cursors.items() if not cursor.partition.delivers)
+        found = ((tp, cursor.partition.parked_at) for tp, cursor in stopped if not cursor.closing)
         return {tp: where for tp, where in found if where is not None}
 
     def drained(self, tp: TopicPartition) -> bool:
@@ -147,10 +149,12 @@ class Controls:
         cursor = self._cursors.get(tp)
         if cursor is None or not self._lease.holds(clocks.moment()) or cursor.parked is None:
             return False
-        if not self._readable(cursor) or not cursor.unpark(go_on_at, measure):
+        if not self._readable(cursor):
             return False
-        self._fetchers.wake()
-        return True
+        begun = cursor.apply(cursor.partition.unpark, go_on_at, measure)
+        if begun:
+            self._fetchers.wake()
+        return begun
 
     def pause(self, what: Iterable[What]) -> None:
         self._set_paused(what, paused=True)
@@ -168,7 +172,7 @@ class Controls:
         freed = [tp for tp, limit in self._fetch_limits.items() if limit == 0 and limits.get(tp) != 0]
         self._fetch_limits = dict(limits)
         for tp, cursor in self._cursors.items():
-            cursor.fetch_limit = limits.get(tp)
+            _throttle(cursor, limits.get(tp))
         if freed:
             self._fetchers.wake()
 
@@ -179,12 +183,10 @@ class Controls:
 
     def _apply_pauses(self) -> None:
         for cursor in list(self._cursors.values()):
-            if cursor.closing or (cursor.tp in self._pauses) is cursor.paused:
+            if cursor.closing or (cursor.tp in self._pauses) is cursor.partition.paused:
                 continue
-            if cursor.paused:
-                cursor.resume()
-            else:
-                cursor.pause()
+            partition = cursor.partition
+            cursor.apply(partition.resume if partition.paused else partition.pause)
 
     def seek(self, tp: TopicPartition, position: int | str) -> None:
         """Resume reading at an offset, or at an end of the log, for which the leader is asked."""
@@ -195,7 +197,7 @@ class Controls:
         self._owned(tp, "moved")
         at = position if isinstance(position, int) else self._end_of(tp, position, 0)
         cursor = self._owned(tp, "moved")  # looked up again: the leader may have taken a while
-        cursor.reset_to(at)
+        cursor.apply(cursor.partition.reset_to, at)
         cursor.discard_fetched([cursor])
         if cursor.parked is not None:  # because it had no position
             self.unpark(tp)
@@ -207,3 +209,8 @@ class Controls:
         if cursor is None or cursor.closing:
             raise ConsumerError(f"{tp} is not owned by this member, so it cannot be {done} here")
         return cursor
+
+
+def _throttle(cursor: Cursor, limit: int | None) -> None:
+    if limit != cursor.partition.fetch_limit:
+        cursor.apply(cursor.partition.throttle, limit)

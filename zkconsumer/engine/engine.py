@@ -310,9 +310,9 @@ class Engine:
         self._post(self._refetch, cursor, at, error)
 
     def _refetch(self, cursor: Cursor, at: int, error: CorruptMessage) -> None:
-        if cursor.closing or cursor.next_delivery != at:
+        if cursor.closing or cursor.partition.next_delivery != at:
             return  # revoked, or reset, since the reader met it
-        cursor.refetch(at)
+        cursor.apply(cursor.partition.refetch, at)
         fetcher = self._fetchers.fetcher_of(cursor.tp)
         if fetcher is not None:
             fetcher.damaged(cursor, at, error)
@@ -370,10 +370,10 @@ class Engine:
         parked = ParkedReports(self._on_event)
         while True:
             sleep(CHECK_S)
-            stopped = [c for c in self._cursors.values() if not c.delivers]
+            stopped = [c for c in self._cursors.values() if not c.partition.delivers]
             others = (self._cursors.get(tp) for tp in parked.known)
-            stopped += [c for c in others if c is not None and c.delivers]
+            stopped += [c for c in others if c is not None and c.partition.delivers]
             parked.update(stopped)
             for cursor in stopped:
-                if cursor.withheld and not cursor.closing and self._lease.holds(clocks.moment()):
-                    cursor.refetch_withheld()
+                if cursor.partition.refetch_due and not cursor.closing and self._lease.holds(clocks.moment()):
+                    cursor.apply(cursor.partition.refetch_withheld)

@@ -26,7 +26,8 @@ from zkconsumer.errors import Closed, ConsumerError
 from zkconsumer.events import ConsumerEvent
 from zkconsumer.fetching.currentleaders import ConstantLeaders, CurrentLeaders, RefreshedLeaders
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
-from zkconsumer.fetching.partitioncursor import Cursor, Seek
+from zkconsumer.fetching.partitioncursor import Cursor
+from zkconsumer.fetching.position import Seek
 from zkconsumer.group.assignor import assign_range, java_order
 from zkconsumer.offsets.modes import Mode
 from zkconsumer.offsets.store import NONE, Committed, FormerOffset, OffsetStore, Unknown
@@ -88,18 +89,20 @@ class FixedAssignment:
 
     def _begin(self, cursor: Cursor, found: Committed, chosen: int | None = None) -> None:
         """Start at the listener's offset, else at the committed one, else by auto.offset.reset."""
+        partition = cursor.partition
         self._unknown.discard(cursor.tp)
         if isinstance(found, int):
             cursor.committed = found
         if chosen is not None:
-            cursor.reset_to(chosen)
+            cursor.apply(partition.reset_to, chosen)
         elif isinstance(found, Unknown):
             self._unknown.add(cursor.tp)
-            cursor.park(found.reason)
+            cursor.apply(partition.park, found.reason)
         elif isinstance(found, FormerOffset):
-            cursor.seek_start(Seek(cursor.seek.reset, found.position, found.reason))
+            seek = Seek(partition.position.seek.reset, found.position, found.reason)
+            cursor.apply(partition.seek_start, seek)
         elif found is not NONE:
-            cursor.reset_to(found)
+            cursor.apply(partition.reset_to, found)
 
     def leave(self, timeout_s: float) -> None:
         self._leaving = True
@@ -117,7 +120,7 @@ class FixedAssignment:
             return
         self.fetchers.remove([cursor.tp for cursor in leaving])
         for cursor in leaving:
-            cursor.close()
+            cursor.apply(cursor.partition.revoke)
         drain(leaving, self._context.listener, min(config.rebalance_drain_ms / 1000, DRAIN_AT_END_S))
         if config.auto_commit:
             self.commits.commit(leaving)
@@ -138,11 +141,11 @@ class FixedAssignment:
         tp = cursor.tp
         if tp not in self._unknown:
             return True
-        if cursor.position is None:
+        if cursor.partition.position.offset is None:
             found = self._store.read(self._group, [tp])[tp]
             if cursor.closing or tp not in self._unknown:
                 return False
-            if cursor.position is None:
+            if cursor.partition.position.offset is None:
                 self._begin(cursor, found)
         else:
             self._unknown.discard(tp)

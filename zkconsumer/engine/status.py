@@ -13,6 +13,8 @@ from zkconsumer.fetching.partitioncursor import Cursor
 
 END_OLD_S = 10.0  # twice the interval at which an answering broker sends the end of a log
 
+_RestState = tuple[int, int | None, bool]  # of a cursor: the row of a resting one stays the same while this does
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
@@ -45,8 +47,9 @@ class PartitionStatus:
 
 def status_of(cursor: Cursor, at: float) -> PartitionStatus:
     """Return the row of a cursor at a moment."""
-    done, parked, position = cursor.committable(), cursor.parked, cursor.position
-    end = cursor.high_watermark if at - cursor.end_known_at <= END_OLD_S else None
+    partition, parked = cursor.partition, cursor.parked
+    done, position = cursor.committable(), partition.position.offset
+    end = partition.high_watermark if at - cursor.end_known_at <= END_OLD_S else None
     return PartitionStatus(
         topic=cursor.tp.topic,
         partition=cursor.tp.partition,
@@ -57,7 +60,7 @@ def status_of(cursor: Cursor, at: float) -> PartitionStatus:
         committed=cursor.committed,
         high_watermark=end,
         lag=None if done is None or end is None else max(0, end - done),
-        buffered_bytes=cursor.buffered_bytes,
+        buffered_bytes=partition.buffered_bytes,
         parked=parked,
         waiting_bytes=cursor.holding.waiting_bytes(at),
     )
@@ -70,7 +73,7 @@ class StatusRows:
     def __init__(self) -> None:
         self._cursors: list[Cursor] = []  # the cursors of the last call
         self._sorted: list[Cursor] = []
-        self._rested: list[tuple[int, PartitionStatus] | None] = []  # per cursor: number of changes, and row
+        self._rested: list[tuple[_RestState, PartitionStatus] | None] = []
 
     def of(self, cursors: Iterable[Cursor], at: float) -> list[PartitionStatus]:
         """Return the rows of cursors at a moment."""
@@ -83,8 +86,9 @@ class StatusRows:
         rows: list[PartitionStatus] = []
         for n, (cursor, known) in enumerate(zip(self._sorted, self._rested, strict=True)):
             rest = cursor.rest
-            if known is None or rest is None or known[0] != cursor.changes or rest.answered_at < old:
-                known = cursor.changes, status_of(cursor, at)
+            state = cursor.rests, cursor.committed, cursor.partition.topic_deleted
+            if known is None or rest is None or known[0] != state or rest.answered_at < old:
+                known = state, status_of(cursor, at)
                 self._rested[n] = known if rest is not None and cursor.end_known_at >= old else None
             rows.append(known[1])
         return rows
@@ -95,13 +99,21 @@ def _state(cursor: Cursor, parked: str | None, position: int | None) -> str:
         return "leaving"
     if parked is not None:
         return "parked"
-    if cursor.paused:
+    partition = cursor.partition
+    if partition.paused:
         return "paused"
-    if not cursor.has_leader:
+    if not partition.has_leader:
         return "looking for leader"
-    if cursor.fetch_limit == 0:
+    if partition.fetch_limit == 0:
         return "throttled"
-    return "starting" if position is None and cursor.progress is None else "reading"
+    return "starting" if position is None and partition.progress is None else "reading"
+
+
+class ParkablePartition(Protocol):
+    """Interface of a partition, reduced to what is needed here."""
+
+    @property
+    def parked_at(self) -> Parked | None: ...
 
 
 class Parkable(Protocol):
@@ -111,10 +123,10 @@ class Parkable(Protocol):
     def tp(self) -> TopicPartition: ...
 
     @property
-    def parked(self) -> str | None: ...
+    def partition(self) -> ParkablePartition: ...
 
     @property
-    def parked_at(self) -> Parked | None: ...
+    def parked(self) -> str | None: ...
 
     def committable(self) -> int | None: ...
 
@@ -144,7 +156,7 @@ class ParkedReports:
             if reason is not None:
                 # Messages in flight before the parked offset may still finish; that does not mean the partition is
                 # moving again.
-                place = cursor.parked_at
+                place = cursor.partition.parked_at
                 at = done if place is None else place.position
                 found = was is not None and place is not None and was[1] != at  # parked behind the reported offset
                 if was is None or was[0] != reason or found:

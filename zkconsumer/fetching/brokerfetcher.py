@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from groundwork.queues import Closed
@@ -41,21 +41,20 @@ from kafkawire.cluster.recordbatches import LogBatches
 from kafkawire.dialects import Dialect
 from kafkawire.errors import NOT_ANSWERED, CorruptMessage, Follows, LinkLost, error_info
 from kafkawire.model import Broker, TopicPartition
-from kafkawire.net.link import Link
 from kafkawire.net.links import Links
 from kafkawire.protocol.fetchrows import FetchRows, QuietRows
 from kafkawire.protocol.request import FetchedPartition
 from zkconsumer.errors import EntryTooLarge, FetchRefused
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.budget import Budget, StreamBudget
+from zkconsumer.fetching.budget import Budget
 from zkconsumer.fetching.damage import INSIDE, PARK, Damage
 from zkconsumer.fetching.fetchplan import Asked, FetchPlan
-from zkconsumer.fetching.formatprobe import Blank, FormatProbe, FormatWarnings
+from zkconsumer.fetching.formatprobe import FormatProbe, FormatWarnings
+from zkconsumer.fetching.inflight import FetchPart, Flight, Offers, parts_of
 from zkconsumer.fetching.logbounds import FETCH, LogBounds
 from zkconsumer.fetching.partitioncursor import Cursor
-from zkconsumer.fetching.resting import Group, Resting
+from zkconsumer.fetching.resting import Group, Resting, offset_of
 from zkconsumer.fetching.search import FetchedBytes
-from zkconsumer.fetching.shares import Holding, Offer
 from zkconsumer.listeners import NO_LISTENER, ListenerCalls
 from zkconsumer.refusals import refusal
 
@@ -89,66 +88,6 @@ class Finder(Protocol):
 
 def _at_once(name: str, fn: Callable[..., object], *args: object) -> None:
     fn(*args)
-
-
-@dataclass(eq=False, slots=True)
-class _Flight:
-    """Fetch request that waits for its response.
-
-    cursors: with their epochs at the time of the request; reserved, held: bytes of their streams' budgets, by partition
-    and by group; behind: the broker has messages for it.
-    """
-
-    sent_at: float
-    asked: list[Asked]
-    cursors: dict[TopicPartition, tuple[Cursor, int]]
-    groups: Sequence[Group]
-    reserved: dict[StreamBudget, list[tuple[Holding, int]]]
-    held: list[tuple[Group, int]]
-    behind: bool
-    link: Link = field(init=False)
-
-    def release(self) -> None:
-        for budget, of_it in self.reserved.items():
-            budget.answered(of_it)
-        for group, nbytes in self.held:
-            group.release(nbytes)
-        self.reserved, self.held = {}, []
-
-
-class _Offers:
-    """Budgets for the cursors of one fetch, each from the budget of its stream."""
-
-    def __init__(self) -> None:
-        self._offers: dict[StreamBudget, Offer] = {}
-        self._last: tuple[StreamBudget | None, Offer | None] = None, None
-
-    def _of(self, cursor: Cursor) -> Offer:
-        budget, offer = self._last
-        if budget is not cursor.budget or offer is None:
-            offer = self._offers.get(cursor.budget)
-            if offer is None:
-                offer = self._offers[cursor.budget] = cursor.budget.offer()
-            self._last = cursor.budget, offer
-        return offer
-
-    def room(self, cursor: Cursor) -> int:
-        return self._of(cursor).room(cursor.holding)
-
-    def grant(self, cursor: Cursor, size: int) -> None:
-        self._of(cursor).grant(cursor.holding, size)
-
-    def grant_slot(self, cursor: Cursor, wanted: int, known: int) -> int:
-        return self._of(cursor).grant_slot(cursor.holding, wanted, known)
-
-    def grant_whole(self, cursor: Cursor, size: int) -> bool:
-        return self._of(cursor).grant_whole(cursor.holding, size)
-
-    def save(self, cursor: Cursor, size: int) -> None:
-        self._of(cursor).save(cursor.holding, size)
-
-    def spent(self, least: int) -> bool:
-        return all(offer.spent(least) for offer in self._offers.values())
 
 
 class Fetcher:
@@ -229,7 +168,7 @@ class Fetcher:
         # After empty fetches although the log continues: the position, and the number of empty fetches.
         self._blanks: dict[TopicPartition, tuple[int, int]] = {}
         self._asks_ends = False  # fetches do not have the ends of logs, so they are requested separately
-        self._flights: deque[_Flight] = deque()  # oldest first
+        self._flights: deque[Flight] = deque()  # oldest first
         self._far = False
         self._unanswered: set[TopicPartition] = set()  # no response yet, since they were added or the broker was lost
         self._wake = Event()
@@ -239,14 +178,14 @@ class Fetcher:
         self.cursors[cursor.tp] = self._busy[cursor.tp] = cursor
         self._busy_changed = True
         self._unanswered.add(cursor.tp)
-        cursor.lead(True)
+        cursor.apply(cursor.partition.lead, True)
         self.wake()
 
     def remove(self, tp: TopicPartition) -> None:
         self._resting.forget(tp)
         cursor = self.cursors.pop(tp, None)
         if cursor is not None:
-            cursor.lead(False)
+            cursor.apply(cursor.partition.lead, False)
         self._busy.pop(tp, None)
         self._busy_changed = True
         self._blanks.pop(tp, None)
@@ -338,7 +277,7 @@ class Fetcher:
 
     def _send_some(self) -> None:
         """Send what the plan says, in two requests over a long link."""
-        flying = {tp for flight in self._flights for tp in flight.cursors}
+        flying = {tp for flight in self._flights for tp in flight.parts}
         if self._flights and not self._sends_another(flying):
             return
         began = now()
@@ -366,8 +305,8 @@ class Fetcher:
     def _planned(self, began: float, flying: set[TopicPartition]) -> list[Asked]:
         """Return what to fetch next for busy partitions."""
         fetch_at = self._damage.fetch_at
-        wanted = self._plan.next(self._budget.free, began, flying, _Offers())
-        return [(tp, fetch_at(tp, position), size) for tp, position, size in wanted]
+        wanted = self._plan.next(self._budget.free, began, flying, Offers())
+        return [(tp, fetch_at(tp, offset), size) for tp, offset, size in wanted]
 
     def _sends_another(self, flying: set[TopicPartition]) -> bool:
         """True if a second request should be sent behind the one in flight: the broker answers both at once, and
@@ -383,10 +322,10 @@ class Fetcher:
     def _behind(self, tps: Iterable[TopicPartition]) -> bool:
         """True if the log of any of these is known to have messages that were not fetched."""
         for tp in tps:
-            cursor = self.cursors.get(tp)
-            if cursor is None or not cursor.fetchable or cursor.position is None:
+            if (cursor := self.cursors.get(tp)) is None:
                 continue
-            if cursor.high_watermark is not None and cursor.high_watermark > cursor.position:
+            offset, end = cursor.partition.fetch_offset, cursor.partition.high_watermark
+            if offset is not None and end is not None and end > offset:
                 return True
         return False
 
@@ -401,16 +340,8 @@ class Fetcher:
     ) -> None:
         """Send one request.  alone: no other request is in flight, so its response may be skipped where it equals the
         previous one."""
-        cursors: dict[TopicPartition, tuple[Cursor, int]] = {}
-        reserved: dict[StreamBudget, list[tuple[Holding, int]]] = {}
-        for tp, _, size in asked:
-            cursor = self.cursors[tp]
-            cursors[tp] = cursor, cursor.epoch
-            reserved.setdefault(cursor.budget, []).append((cursor.holding, size))
-        for budget, of_it in reserved.items():
-            budget.ask(of_it)
-        behind = self._behind(cursors)
-        flight = _Flight(began, asked, cursors, groups, reserved, held or [], behind)
+        parts = parts_of(asked, self.cursors)
+        flight = Flight(began, parts, groups, held or [], self._behind(parts))
         try:
             flight.link = self._links.link(self.broker, FETCH)  # other greenlets may use it meanwhile
         except BaseException:
@@ -435,44 +366,36 @@ class Fetcher:
         while self._flights:
             self._flights.pop().release()
 
-    def _received(self, flight: _Flight, reply: list[FetchedPartition], at: float) -> None:
-        asked, groups, epochs = flight.asked, flight.groups, flight.cursors
+    def _received(self, flight: Flight, reply: list[FetchedPartition], at: float) -> None:
+        parts, groups = flight.parts, flight.groups
         reply = [fetched for fetched in reply if fetched.error != NOT_ANSWERED]  # the others are requested next time
         self._heard(reply, groups, at)
-        sizes = {tp: (position, size) for tp, position, size in asked}
         behind = brought = False
         for fetched in reply:
             brought = brought or len(fetched.buffer) > 0
-            known = epochs.pop(fetched.tp, None)
-            if known is None:
+            part = parts.get(fetched.tp)
+            if part is None:
                 self._take_rested(fetched, groups, at)
-                continue
-            cursor, epoch = known
-            if self.cursors.get(fetched.tp) is not cursor or cursor.epoch != epoch or cursor.closing:
-                continue  # revoked, or reset, while the broker waited
-            if cursor.position is None:
-                continue  # the position was refused meanwhile
-            position, size = sizes[fetched.tp]
-            behind = behind or len(fetched.buffer) >= FULL_SHARE * size
-            if fetched.error:
-                self._error(cursor, position, fetched.error)
-            elif len(fetched.buffer):
-                self._resting.busy(fetched.tp)
-                self._take(cursor, position, size, fetched, at)
-            elif not self._nothing_new(cursor, position, fetched.readable_end(self._committed), at):
-                self._take(cursor, position, size, fetched, at)
-        for tp, (cursor, epoch) in epochs.items() if self._quiet.passed else ():
-            if tp.topic in self._quiet.passed and self.cursors.get(tp) is cursor and cursor.epoch == epoch:
-                end = cursor.high_watermark  # unchanged since the previous response
-                if not (cursor.closing or self._nothing_new(cursor, sizes[tp][0], end, at)):
-                    self._take(cursor, *sizes[tp], FetchedPartition(tp, 0, end, NOTHING), at)
+            elif self._awaits(part):
+                behind = behind or len(fetched.buffer) >= FULL_SHARE * part.asked_bytes
+                self._take(part, fetched, at)
+        if self._quiet.passed:
+            answered = {fetched.tp for fetched in reply}
+            for tp, part in parts.items():
+                if tp.topic in self._quiet.passed and tp not in answered and self._awaits(part):
+                    end = part.cursor.partition.high_watermark  # unchanged since the previous response
+                    self._take(part, FetchedPartition(tp, 0, end, NOTHING), at)
         if not self._dialect.waits_for_data and not brought:
-            self._back_off([tp for tp, _, _ in asked])
+            self._back_off(parts)
         self._asks_ends = any(fetched.high_watermark is None for fetched in reply)
         if not behind:
-            self._not_before = flight.sent_at + min(MOST_DISTANCE_S, DISTANCE_S * len(asked))
+            self._not_before = flight.sent_at + min(MOST_DISTANCE_S, DISTANCE_S * len(parts))
         if not brought:
             self._not_before = max(self._not_before, flight.sent_at + EMPTY_DISTANCE_S)
+
+    def _awaits(self, part: FetchPart) -> bool:
+        """True if the response can still be used: the partition is ours, as it was when the request was sent."""
+        return self.cursors.get(part.tp) is part.cursor and part.awaited
 
     def _rows(self, wanted: Sequence[Asked]) -> FetchRows:
         return self._dialect.requests.fetch_rows(self._dialect, wanted)
@@ -507,23 +430,21 @@ class Fetcher:
         if cursor is None or cursor.rest not in groups:
             return  # it was not requested, or changed while the broker waited
         end = fetched.readable_end(self._committed)
-        if not fetched.error and not len(fetched.buffer) and end == cursor.high_watermark:
+        if not fetched.error and not len(fetched.buffer) and end == cursor.partition.high_watermark:
             return
-        group, position = cursor.rest, cursor.resting_at
+        group = cursor.rest
         assert isinstance(group, Group)
         group.leave(cursor)
         self._resting.busy(fetched.tp)
-        if fetched.error:
-            self._error(cursor, position, fetched.error)
-        else:
-            self._take(cursor, position, group.asked_bytes, fetched, at)
+        self._take(FetchPart(cursor, cursor.partition.epoch, offset_of(cursor), group.asked_bytes), fetched, at)
 
-    def _nothing_new(self, cursor: Cursor, position: int, end: int | None, at: float) -> bool:
+    def _nothing_new(self, part: FetchPart, end: int | None, at: float) -> bool:
         """Return True for a partition without messages if the log ends at its position, and nothing else has to be
         done."""
-        if end is None or not end == position == cursor.position or cursor.tp in self._blanks:
+        cursor, position = part.cursor, part.cursor.partition.position
+        if end is None or not end == part.offset == position.offset or cursor.tp in self._blanks:
             return False
-        if cursor.skips or self._damage.searching(cursor.tp):
+        if position.skips or self._damage.searching(cursor.tp):
             return False
         cursor.set_log_end(end, at)
         self._resting.brought_nothing(cursor, at)
@@ -538,118 +459,138 @@ class Fetcher:
         for tp in tps:
             self._plan.back_off(tp, now() + self._empty_backoff_s)
 
-    def _take(self, cursor: Cursor, position: int, size: int, fetched: FetchedPartition, at: float) -> None:
-        """Pass on the complete entries of one partition's response."""
-        tp, log_end = cursor.tp, fetched.readable_end(self._committed)
+    def _take(self, part: FetchPart, fetched: FetchedPartition, at: float) -> None:
+        """Handle the response for one partition: pass on its complete entries."""
+        cursor, log_end = part.cursor, fetched.readable_end(self._committed)
+        if fetched.error:
+            self._error(part, fetched.error)
+            return
+        empty = not len(fetched.buffer)
+        if empty and self._nothing_new(part, log_end, at):
+            return
+        if not empty:
+            self._resting.busy(part.tp)
         if log_end is not None:
             cursor.set_log_end(log_end, at)
         if self._reported:
-            self._reported = {key for key in self._reported if key[0] != tp}
-        if not len(fetched.buffer):
-            cursor.pass_skips()
-            self._damage.probed(cursor, position, None)
-            self._empty(cursor, position, size)
-            return
+            self._reported = {key for key in self._reported if key[0] != part.tp}
+        if empty:
+            if cursor.partition.position.skips:
+                cursor.apply(cursor.partition.pass_skips)
+            self._damage.probed(cursor, part.offset, None)
+            self._empty(part)
+        else:
+            self._scan(part, fetched, log_end)
+
+    def _scan(self, part: FetchPart, fetched: FetchedPartition, log_end: int | None) -> None:
+        """Handle the bytes that a fetch brought."""
+        cursor, tp, offset, size = part.cursor, part.tp, part.offset, part.asked_bytes
         if len(fetched.buffer) > size:
             cursor.budget.larger(len(fetched.buffer) - size)
         message_set, scan = self._dialect.messages.message_set(
-            tp.topic, tp.partition, position, fetched.buffer, log_end, fetched.aborted
+            tp.topic, tp.partition, offset, fetched.buffer, log_end, fetched.aborted
         )
-        whole = FetchedBytes(position, fetched.buffer, message_set, len(fetched.buffer) < size)
-        damage = self._dialect.messages.cut_short(fetched.buffer, scan, position, size)
+        whole = FetchedBytes(offset, fetched.buffer, message_set, len(fetched.buffer) < size)
+        damage = self._dialect.messages.cut_short(fetched.buffer, scan, offset, size)
         scan = scan if damage is None else replace(scan, damage=damage)
         if self._damage.searching(tp):
             if scan.left_out:
-                self._damage.probed(cursor, position, None)
+                self._damage.probed(cursor, offset, None)
             elif self._in_bytes or scan.runs or scan.damage or not self._plan.too_small(tp, size, scan.needed):
-                self._damage.probed(cursor, position, whole)
+                self._damage.probed(cursor, offset, whole)
         elif self._damage.skipped(cursor, whole, scan):
             self._plan.whole(tp)
         elif scan.runs:
             self._plan.whole(tp)
             cursor.enqueue(message_set, len(fetched.buffer))
             if (probe := self._probe_of_converted()) is not None:
-                probe.fetched(tp, position)
+                probe.fetched(tp, offset)
         elif scan.damage is not None:
-            self.damaged(cursor, position, scan.damage)
+            self.damaged(cursor, offset, scan.damage)
         elif scan.left_out:
             self._plan.whole(tp)
-            cursor.skip_to(message_set.resume_at)
+            cursor.apply(cursor.partition.skip_to, message_set.resume_at)
             if (probe := self._probe_of_converted()) is not None:
                 probe.transactions(tp.topic)
         elif not scan.needed and not self._in_bytes:
-            self._empty(cursor, position, size)
+            self._empty(part)
         elif not self._plan.too_small(tp, size, scan.needed):
             helps = self._dialect.offsets.hint(INSIDE)
-            resume_at = self._dialect.messages.behind(fetched.buffer, scan.end, position)
+            resume_at = self._dialect.messages.behind(fetched.buffer, scan.end, offset)
             raw = bytes(fetched.buffer[scan.end : scan.end + HEAD_BYTES])
             most = self._plan.max_bytes
-            cursor.park(EntryTooLarge(tp, position, scan.needed, most, size, helps, resume_at=resume_at, raw=raw))
+            cursor.apply(
+                cursor.partition.park,
+                EntryTooLarge(tp, offset, scan.needed, most, size, helps, resume_at=resume_at, raw=raw),
+            )
 
     def _probe_of_converted(self) -> FormatProbe | None:
         """Return the probe, if the broker may convert its log down for us."""
         return None if self._dialect.record_batches else self._probe
 
-    def _empty(self, cursor: Cursor, position: int, size: int) -> None:
+    def _empty(self, part: FetchPart) -> None:
         """Handle an empty fetch.  If the log continues all the same, the partition comes first in the next request; if
         that did not help, or cannot help, the probe looks for the reason.
 
         Not after the first empty fetch: 0.8 sends the log's end as it is after the read.
         """
-        tp, end = cursor.tp, cursor.high_watermark
-        at, times = self._blanks.pop(tp, (position, 0))
-        if end is None or end <= position or cursor.position != position or self._damage.searching(tp):
+        tp, partition = part.tp, part.cursor.partition
+        at, times = self._blanks.pop(tp, (part.offset, 0))
+        continues = partition.high_watermark is not None and partition.high_watermark > part.offset
+        if not continues or partition.position.offset != part.offset or self._damage.searching(tp):
             return
-        times = times + 1 if at == position else 1
-        self._blanks[tp] = position, times
+        times = times + 1 if at == part.offset else 1
+        self._blanks[tp] = part.offset, times
         if times < BLANKS and self._dialect.gives_whole_entries:
             self._plan.hurry(tp)
         elif times > 1:
             self._plan.back_off(tp, now() + BLANK_S)
             if (probe := self._probe_of_converted()) is not None:
-                probe.blank(Blank(cursor, cursor.epoch, position, size))
+                probe.blank(part._replace(epoch=partition.epoch))
 
-    def _explained(self, blank: Blank, held: LogBatches) -> None:
+    def _explained(self, blank: FetchPart, held: LogBatches) -> None:
         """Handle what the probe found where a fetch was empty: no messages, or a batch larger than the request."""
-        cursor, tp, position = blank.cursor, blank.cursor.tp, blank.position
-        if self.cursors.get(tp) is not cursor or cursor.epoch != blank.epoch or cursor.position != position:
+        cursor, tp, offset = blank.cursor, blank.tp, blank.offset
+        if not self._awaits(blank) or cursor.partition.position.offset != offset:
             return
-        to, batch = held.behind_empty(position), held.batch_at(position)
-        if to > position:
-            cursor.skip_to(to)
+        to, batch = held.behind_empty(offset), held.batch_at(offset)
+        if to > offset:
+            cursor.apply(cursor.partition.skip_to, to)
         elif (
             batch is not None
             and batch.nbytes > blank.asked_bytes
             and not self._plan.too_small(tp, blank.asked_bytes, batch.nbytes)
         ):
-            cursor.park(EntryTooLarge(tp, position, batch.nbytes, self._plan.max_bytes, blank.asked_bytes))
+            cursor.apply(
+                cursor.partition.park, EntryTooLarge(tp, offset, batch.nbytes, self._plan.max_bytes, blank.asked_bytes)
+            )
         self._plan.back_off(tp, now())
         self.wake()
 
-    def damaged(self, cursor: Cursor, position: int, damage: CorruptMessage) -> None:
-        """Apply corrupt.message.policy to the entry at position, which a fetch or a reader found damaged."""
-        times = self._damage.found(cursor, position, damage)
+    def damaged(self, cursor: Cursor, offset: int, damage: CorruptMessage) -> None:
+        """Apply corrupt.message.policy to the entry at this offset, which a fetch or a reader found damaged."""
+        times = self._damage.found(cursor, offset, damage)
         if times:
             self._plan.back_off(cursor.tp, now() + self._backoff_s * 2**times)
 
-    def _error(self, cursor: Cursor, position: int, code: int) -> None:
-        info = error_info(code)
-        if info.follows is Follows.GONE and not self._damage.searching(cursor.tp):
-            if cursor.position == position:
-                cursor.refuse_position()
-                self._plan.back_off(cursor.tp, now() + self._backoff_s)
+    def _error(self, part: FetchPart, code: int) -> None:
+        cursor, tp, offset, info = part.cursor, part.tp, part.offset, error_info(code)
+        if info.follows is Follows.GONE and not self._damage.searching(tp):
+            if cursor.partition.position.offset == offset:
+                cursor.apply(cursor.partition.refuse_position)
+                self._plan.back_off(tp, now() + self._backoff_s)
             return
-        said = f"{cursor.tp} at {position} on {self.broker}: {info.name} ({code})"
+        said = f"{tp} at {offset} on {self.broker}: {info.name} ({code})"
         if info.follows is Follows.MOVED:
             self._give_up([cursor], said)
             return
-        if self._damage.searching(cursor.tp):
-            self._damage.probed(cursor, position, None)
+        if self._damage.searching(tp):
+            self._damage.probed(cursor, offset, None)
             return
         if info.follows is Follows.LASTING:
-            cursor.park(FetchRefused(cursor.tp, position, refusal(code, self.broker, cursor.tp, position)))
+            cursor.apply(cursor.partition.park, FetchRefused(tp, offset, refusal(code, self.broker, tp, offset)))
             return
-        if (cursor.tp, code) not in self._reported:  # one line per error, however often it is repeated
-            self._reported.add((cursor.tp, code))
-            self._on_event(ConsumerEvent("leader", f"{said}; asking again", cursor.tp))
-        self._plan.back_off(cursor.tp, now() + self._backoff_s)
+        if (tp, code) not in self._reported:  # one line per error, however often it is repeated
+            self._reported.add((tp, code))
+            self._on_event(ConsumerEvent("leader", f"{said}; asking again", tp))
+        self._plan.back_off(tp, now() + self._backoff_s)

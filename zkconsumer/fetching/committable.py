@@ -1,4 +1,4 @@
-"""Progress of one partition: the offset that may be committed, with everything before it done.  Pure.
+"""Committable offset of one partition: everything before it is done.  Pure.
 
 Tickets are issued in the order of offsets and completed in any order:
 
@@ -14,14 +14,20 @@ partition: tickets issued before it may still be done and committed, nothing fro
     parked   a message cannot be delivered: nothing from it onwards is sent or committed; .parked has reason and offset
     closed   the partition is revoked (released, lost): nothing is sent, and a late done() changes nothing
 
-This is the ledger of a Partition (partition.py).  Senders and readers hold tickets and report to them from any thread;
-a ticket passes the report to the owner of its progress, which has the lock.
+This is the ledger of a Partition (partition.py), which may also refuse a commit as a whole: Partition.committable().
+Senders and readers hold tickets and report to them from any thread; a ticket passes the report to the partition through
+the cursor, which has the lock.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+W = TypeVar("W")
 
 
 class Parked(NamedTuple):
@@ -30,10 +36,10 @@ class Parked(NamedTuple):
     until: int | None = None  # the undeliverable message is before this; None: it is the entry at position
 
 
-class TicketOwner(Protocol):
-    """Receiver of the reports of tickets: a cursor, under its lock; otherwise the progress itself, in one thread."""
+class TicketReports(Protocol):
+    """Receiver of the reports of tickets: a partition, or a progress that has none."""
 
-    def may_send(self, ticket: DeliveryTicket) -> bool: ...
+    def may_send(self, ticket: DeliveryTicket, now: float) -> bool: ...
     def ticket_done(self, ticket: DeliveryTicket) -> object: ...
     def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> object: ...
     def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> object: ...
@@ -41,10 +47,23 @@ class TicketOwner(Protocol):
     def ticket_dropped(self, ticket: DeliveryTicket) -> object: ...
 
 
+class TicketOwner(Protocol):
+    """Owner of tickets: a cursor, which lets their reports happen one at a time; without one, the progress itself."""
+
+    @property
+    def partition(self) -> TicketReports: ...
+
+    def report(self, event: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T: ...
+
+    def under_lease(
+        self, event: Callable[Concatenate[W, float, P], T], what: W, /, *args: P.args, **named: P.kwargs
+    ) -> T: ...
+
+
 class Progress:
     """Progress of one owned partition, from the offset where its fetching began.
 
-    owner: receives the reports of its tickets; None: this object.  A report returns how many bytes can be released,
+    owner: its tickets report through it; None: this object.  A report returns how many bytes can be released,
     because their tickets are done, parked or closed: the bytes of each ticket once.
     """
 
@@ -130,13 +149,27 @@ class Progress:
         """True if tickets may be issued from position onwards, with everything before it counted here."""
         return not self.closed and self.given <= position and (self._last is None or position < self._last)
 
-    def may_send(self, ticket: DeliveryTicket) -> bool:
-        """True if it is neither done nor dropped."""
-        return ticket.live
-
     def __repr__(self) -> str:
         how = "closed" if self.closed else "parked" if self.parked else "open"
         return f"<Progress {how}, committable {self.committable}, {len(self._undone)} undone>"
+
+    # Its own owner, in one thread -------------------------------------------------------------------------------------
+
+    @property
+    def partition(self) -> TicketReports:
+        return self
+
+    def report(self, event: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
+        return event(*args, **named)
+
+    def under_lease(
+        self, event: Callable[Concatenate[W, float, P], T], what: W, /, *args: P.args, **named: P.kwargs
+    ) -> T:
+        return event(what, 0.0, *args, **named)
+
+    def may_send(self, ticket: DeliveryTicket, now: float) -> bool:
+        """True if it is neither done nor dropped."""
+        return ticket.live
 
     # Reports of tickets: each returns the bytes that can be released --------------------------------------------------
 
@@ -224,19 +257,22 @@ class DeliveryTicket:
 
     def may_send(self) -> bool:
         """Return False if it is done or dropped, or the lease is over, so that nothing of it may be sent."""
-        return self.progress.owner.may_send(self)
+        owner = self.progress.owner
+        return owner.under_lease(owner.partition.may_send, self)
 
     def done(self) -> None:
         """Report that one part is stored.  After the last part, and once dropped, this changes nothing."""
-        self.progress.owner.ticket_done(self)
+        owner = self.progress.owner
+        owner.report(owner.partition.ticket_done, self)
 
     def reached(self, resume_at: int) -> None:
         """Report that everything of a one-part ticket before resume_at is stored; ignored for several parts."""
-        self.progress.owner.ticket_reached(self, resume_at)
+        owner = self.progress.owner
+        owner.report(owner.partition.ticket_reached, self, resume_at)
 
     def acked(self, resume_at: int) -> None:
         """Acknowledge its message (kafkawire.model.Handed); a second call changes nothing."""
-        self.progress.owner.ticket_done(self)
+        self.done()
 
     def cut(self, resume_at: int) -> None:
         """Report that everything of a one-part ticket before resume_at is done; the rest will be issued again from
@@ -244,19 +280,22 @@ class DeliveryTicket:
 
         If later tickets were issued already, it counts as dropped there, and they are issued again, too.
         """
-        self.progress.owner.ticket_cut(self, resume_at)
+        owner = self.progress.owner
+        owner.report(owner.partition.ticket_cut, self, resume_at)
 
     def failed(self, reason: Exception, resume_at: int | None = None) -> None:
         """Report that a part can never be stored: the partition is parked here.
 
         resume_at names the message for the report; reached() has said what was stored before it.
         """
-        self.progress.owner.ticket_failed(self, reason, resume_at)
+        owner = self.progress.owner
+        owner.report(owner.partition.ticket_failed, self, reason, resume_at)
 
     def drop(self) -> None:
         """Drop it, because it will not be done: nothing from it onwards is sent or committed by its progress; a new one
         may begin there."""
-        self.progress.owner.ticket_dropped(self)
+        owner = self.progress.owner
+        owner.report(owner.partition.ticket_dropped, self)
 
     def __repr__(self) -> str:
         return f"<DeliveryTicket {self.begin}..{self.resume_at}, {self.left} of {self.parts} parts to do>"

@@ -4,7 +4,7 @@
     park     then nothing of the partition is delivered from the entry onwards
     fail     like park, and its stream raises DamagedMessage when it gets there; the other partitions continue
     skip     messages before it are delivered, then those behind it; a "gap" event says what is missing
-    (measure)   requested by Cursor.unpark: like skip, but then the partition is parked, with the result
+    (measure)   requested by Partition.unpark: like skip, but then the partition is parked, with the result
 
 A skip reads the entry once more, whole, including checksums and wrapped messages.  If the size or the offset of the
 entry is invalid, the start of the next one is unknown and is searched for (search.py).  If nothing can be found, the
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kafkawire.dialects import Dialect
 from kafkawire.errors import CorruptMessage
@@ -65,19 +64,19 @@ class Damage:
     def found(self, cursor: Cursor, position: int, error: CorruptMessage) -> int:
         """Record that the entry at position is damaged.  Return how many times so far, if it has to be fetched again
         after a backoff, or 0 if the policy was carried out."""
-        tp, times = cursor.tp, cursor.count_damage(position)
+        tp, partition = cursor.tp, cursor.partition
+        times = partition.position.count_damage(position, partition.done)
         if times <= DAMAGE_TRIES:
             log.warning("%s at %s: %s; fetching it again", tp, position, error)
             return times
         damaged = self._error(tp, position, f"fetched {times} times", error)
-        if (self._policy == SKIP or cursor.measures) and self._whole.get(tp) != position:
+        if (self._policy == SKIP or partition.measures) and self._whole.get(tp) != position:
             self._to_skip[tp] = position
-        elif self._policy == FAIL:
-            cursor.park(damaged)
-            empty = self._dialect.messages.message_set(tp.topic, tp.partition, position, memoryview(b""), 0)[0]
-            cursor.enqueue(replace(empty, high_watermark=cursor.high_watermark), 0, damaged)
         else:
-            cursor.park(damaged)
+            cursor.apply(cursor.partition.park, damaged)
+            if self._policy == FAIL:
+                empty, _ = self._dialect.messages.message_set(tp.topic, tp.partition, position, memoryview(b""), 0)
+                cursor.enqueue(empty, 0, damaged)
         return 0
 
     def _error(self, tp: TopicPartition, position: int, what: str, error: CorruptMessage) -> DamagedMessage:
@@ -99,7 +98,7 @@ class Damage:
             return False
         begin = message_set.runs[0].begin if message_set.runs else error.position
         entry = self._dialect.messages.entry_at(fetched.raw, begin, fetched.position)
-        if cursor.measures:
+        if cursor.partition.measures:
             end = len(fetched.raw) if entry is None else begin + entry.nbytes
             self._raw[tp] = bytes(fetched.raw[begin:end])
         if entry is not None and self._search.leads_on(cursor, fetched, entry):
@@ -126,14 +125,14 @@ class Damage:
         if found is None:
             return
         if found.to is None:
-            cursor.park(self._error(cursor.tp, found.start, found.what, found.error))
+            cursor.apply(cursor.partition.park, self._error(cursor.tp, found.start, found.what, found.error))
             return
-        if cursor.measures:
+        if cursor.partition.measures:
             measured = self._error(cursor.tp, found.start, f"{found.what}, up to {found.to}", found.error)
             measured.resume_at, measured.raw = found.to, self._raw.pop(cursor.tp, b"")
-            cursor.park(measured)
+            cursor.apply(cursor.partition.park, measured)
             return
         where = f"{cursor.tp} at {found.start}: damaged in the log of {self._broker}: {found.error.why}"
         text = f"{where}; skipped {found.what}, going on at {found.to}"
         self._on_event(ConsumerEvent("gap", text, cursor.tp, found.count, found.start))
-        cursor.skip_to(found.to)
+        cursor.apply(cursor.partition.skip_to, found.to)

@@ -37,4 +37,4 @@ def drain(leaving: Iterable[Cursor], listener: ListenerCalls, seconds: float) ->
 
 
 def _finished(cursor: Cursor) -> bool:
-    return cursor.drained and not (cursor.queued and cursor.delivers)
+    return cursor.drained and not (cursor.partition.queued_sets and cursor.partition.delivers)

@@ -31,7 +31,24 @@ SHORT_S = 0.02  # all are short of memory for this long: each may take its slot
 DENIED_S = 0.1  # one alone is denied for this long, because it waits, or others are quicker
 REST_S = 5.0
 
-Asked = tuple[TopicPartition, int, int]  # partition, position, size
+Asked = tuple[TopicPartition, int, int]  # partition, offset, size
+
+
+class FetchablePartition(Protocol):
+    """Interface of a partition, as far as a plan needs it."""
+
+    @property
+    def fetch_offset(self) -> int | None:
+        """Return the offset to fetch; None if nothing may be fetched: unknown, paused, parked or about to be
+        revoked."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the bytes fetched and not done."""
+
+    @property
+    def fetch_limit(self) -> int | None:
+        """Return the maximum of bytes per fetch if it is throttled; a larger message is still fetched whole."""
 
 
 class Fetchable(Protocol):
@@ -41,20 +58,7 @@ class Fetchable(Protocol):
     def tp(self) -> TopicPartition: ...
 
     @property
-    def position(self) -> int | None:
-        """Return the offset to resume at, or None while it is unknown."""
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Return the bytes fetched and not done."""
-
-    @property
-    def fetchable(self) -> bool:
-        """True if it is neither paused nor parked nor about to be revoked."""
-
-    @property
-    def fetch_limit(self) -> int | None:
-        """Return the maximum of bytes per fetch if it is throttled; a larger message is still fetched whole."""
+    def partition(self) -> FetchablePartition: ...
 
 
 class Offers(Protocol):
@@ -134,22 +138,25 @@ class FetchPlan:
     def next(
         self, free_bytes: int, now: float, but: Collection[TopicPartition] = (), offers: Offers | None = None
     ) -> list[Asked]:
-        """Return (partition, position, size) for the next fetch; the sizes together are at most free_bytes.
+        """Return (partition, offset, size) for the next fetch; the sizes together are at most free_bytes.
 
         but: partitions in a fetch that is in flight.  offers: their shares; None: each may take what is free.
         """
         offers = Unshared(free_bytes) if offers is None else offers
         least = self.min_bytes
-        ready = [cursor for tp, cursor in self._cursors.items() if tp not in but and self._ready(tp, cursor, now)]
-        rooms = [offers.room(cursor) for cursor in ready]
+        ready = [
+            (tp, cursor, offset)
+            for tp, cursor in self._cursors.items()
+            if tp not in but and (offset := self._fetch_offset(tp, cursor.partition, now)) is not None
+        ]
+        rooms = [offers.room(cursor) for _, cursor, _ in ready]
         with_room = sum(room >= least for room in rooms)
         even = max(least, min(self.fetch_bytes, min(free_bytes, max(rooms, default=0)) // (with_room or 1)))
         asked: list[Asked] = []
         full = 0  # number that requested as much as they may
-        for cursor, room in zip(ready, rooms, strict=True):
+        for (tp, cursor, offset), room in zip(ready, rooms, strict=True):
             if free_bytes <= 0:
                 break
-            tp, position = cursor.tp, cursor.position
             grown = self._grown.get(tp)
             if grown is not None:
                 if grown > free_bytes:
@@ -160,7 +167,8 @@ class FetchPlan:
                 size = grown if offers.grant_whole(cursor, grown) else 0
                 full += size > 0
             else:
-                size = even if cursor.fetch_limit is None else min(even, max(cursor.fetch_limit, least))
+                limit = cursor.partition.fetch_limit
+                size = even if limit is None else min(even, max(limit, least))
                 if room >= least and (room := min(offers.room(cursor), free_bytes)) >= least:
                     size = min(size, room)
                     offers.grant(cursor, size)
@@ -173,8 +181,8 @@ class FetchPlan:
                     continue
                 else:
                     size = offers.grant_slot(cursor, min(size, free_bytes), self._small.get(tp, 0))
-            if size and position is not None:
-                asked.append((tp, position, size))
+            if size:
+                asked.append((tp, offset, size))
                 free_bytes -= size
         if full or not ready:
             self._short_since = None
@@ -195,13 +203,11 @@ class FetchPlan:
             return True
         return now >= self._denied.setdefault(tp, now) + DENIED_S
 
-    def _ready(self, tp: TopicPartition, cursor: Fetchable, now: float) -> bool:
-        return (
-            cursor.fetchable
-            and cursor.position is not None
-            and cursor.buffered_bytes < self.cap_bytes
-            and self._until.get(tp, now) <= now
-        )
+    def _fetch_offset(self, tp: TopicPartition, partition: FetchablePartition, now: float) -> int | None:
+        """Return the offset to fetch next; None if the partition is left out."""
+        if self._until.get(tp, now) > now or partition.buffered_bytes >= self.cap_bytes:
+            return None
+        return partition.fetch_offset
 
     def _saves_for(self, tp: TopicPartition, now: float) -> bool:
         """True if the others wait for tp; one at a time."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from groundwork.tasks import now
 from kafkawire.cluster import recordbatches
@@ -29,7 +28,7 @@ from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.request import Request
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.partitioncursor import Cursor
+from zkconsumer.fetching.inflight import FetchPart
 from zkconsumer.refusals import OWN_RELEASE
 
 log = logging.getLogger(__name__)
@@ -84,15 +83,6 @@ class FormatWarnings:
         return len(self._reported.get(topic, ())) == len(WHAT)
 
 
-class Blank(NamedTuple):
-    """Fetch of asked_bytes that was empty at a position before the high watermark."""
-
-    cursor: Cursor
-    epoch: int
-    position: int
-    asked_bytes: int
-
-
 def features_of(batches: tuple[RecordBatch, ...]) -> set[str]:
     """Return the features (keys of WHAT) that some batches have."""
     found = {HEADERS} if any(batch.headers for batch in batches) else set()
@@ -110,7 +100,7 @@ class FormatProbe:
         links: Links,
         warnings: FormatWarnings,
         spawn: Callable[..., object],
-        explained: Callable[[Blank, LogBatches], None],
+        explained: Callable[[FetchPart, LogBatches], None],
     ) -> None:
         self._broker = broker
         self._links = links
@@ -121,7 +111,7 @@ class FormatProbe:
         self._asked_at = float("-inf")
         self._samples: dict[TopicPartition, int] = {}
         self._sampled_at: dict[str, float] = {}  # by topic
-        self._blanks: dict[TopicPartition, Blank] = {}
+        self._blanks: dict[TopicPartition, FetchPart] = {}
         self._running = False
 
     def fetched(self, tp: TopicPartition, position: int) -> None:
@@ -134,7 +124,7 @@ class FormatProbe:
             self._samples[tp] = position
             self._begin()
 
-    def blank(self, blank: Blank) -> None:
+    def blank(self, blank: FetchPart) -> None:
         """Handle a repeated empty fetch."""
         if self._takes is not False:
             self._blanks[blank.cursor.tp] = blank
@@ -180,7 +170,7 @@ class FormatProbe:
         """Probe blanks one at a time, so that a first batch comes however large it is."""
         blanks, self._blanks = self._blanks, {}
         for tp, blank in blanks.items():
-            held = self._held([(tp, blank.position, SAMPLE_BYTES)]).get(tp)
+            held = self._held([(tp, blank.offset, SAMPLE_BYTES)]).get(tp)
             if held is not None and not held.error:
                 self._report(tp, held)
                 self._explained(blank, held)

@@ -86,17 +86,18 @@ class LogBounds:
     @property
     def wanted(self) -> bool:
         """True if the broker must be asked before these can be fetched."""
-        without = [c for c in self._busy.values() if c.position is None]
-        return any((_has_no_position(c) and c not in self._asking) or (c.goes_back and c.drained) for c in without) or (
-            bool(self._damage.without_segments())
-        )
+        without = [c for c in self._busy.values() if c.partition.position.offset is None]
+        return any(
+            (_has_no_position(c) and c not in self._asking) or (c.partition.position.back_to is not None and c.drained)
+            for c in without
+        ) or bool(self._damage.without_segments())
 
     # start positions ----------------------------------------------------------------------------------------------
 
     def locate(self) -> None:
         """Find the start positions of the cursors that have none.  Raises LinkLost."""
-        without = [c for c in self._busy.values() if c.position is None]
-        for cursor in [c for c in without if c.goes_back]:
+        without = [c for c in self._busy.values() if c.partition.position.offset is None]
+        for cursor in [c for c in without if c.partition.position.back_to is not None]:
             self._go_back(cursor)
         without = [c for c in without if _has_no_position(c) and c not in self._asking]
         if not without:
@@ -108,10 +109,10 @@ class LogBounds:
             if cursor.tp not in latest or not _has_no_position(cursor):
                 continue
             ends = earliest[cursor.tp], latest[cursor.tp]
-            if self._refused_once(cursor, *ends):
-                assert cursor.refused is not None
-                cursor.relocate(cursor.refused)
-            elif out_of_range(cursor, *ends):
+            position = cursor.partition.position
+            if position.refused is not None and self._fetched_once_more(cursor, position.refused, *ends):
+                cursor.apply(cursor.partition.relocate, position.refused)
+            elif out_of_range(position, *ends):
                 self._asking.add(cursor)
                 self._spawn(f"out-of-range-{cursor.tp}", self._ask_listener, cursor, *ends)
             elif self._reset(cursor, *ends, None):
@@ -119,13 +120,12 @@ class LogBounds:
         if begun:
             self._located(begun)
 
-    def _refused_once(self, cursor: Cursor, earliest: int, latest: int) -> bool:
+    def _fetched_once_more(self, cursor: Cursor, refused: int, earliest: int, latest: int) -> bool:
         """True if a refused position is fetched once more before it counts as outside the log.
 
         It is inside the log again, or behind the end that the broker reports, which may be too low.
         """
-        refused = cursor.refused
-        if refused is None or refused < earliest:
+        if refused < earliest:
             return False
         last, at = self._once_more.get(cursor.tp, (-1, 0.0))
         again = last == refused and now() - at < ONCE_MORE_S
@@ -141,7 +141,7 @@ class LogBounds:
 
     def _go_back(self, cursor: Cursor) -> None:
         """Begin at the earlier offset, if everything that was fetched of the log before it was cut is done."""
-        lost = cursor.go_back()
+        lost = cursor.apply(cursor.partition.go_back)
         if lost is None:
             return
         if lost:
@@ -149,14 +149,15 @@ class LogBounds:
         self._located([cursor])
 
     def _ask_listener(self, cursor: Cursor, earliest: int, latest: int) -> None:
-        tp, refused, epoch = cursor.tp, cursor.refused, cursor.epoch
-        wanted = cursor.seek.out_of_range if refused is None else refused
+        tp, partition = cursor.tp, cursor.partition
+        refused, epoch = partition.position.refused, partition.epoch
+        wanted = partition.position.seek.out_of_range if refused is None else refused
         assert wanted is not None
         try:
             chosen = self._listener.out_of_range(tp, wanted, earliest, latest)
         finally:
             self._asking.discard(cursor)
-        same = cursor.epoch == epoch and cursor.refused == refused and _has_no_position(cursor)
+        same = partition.epoch == epoch and partition.position.refused == refused and _has_no_position(cursor)
         if same and self._cursors.get(tp) is cursor:
             if self._reset(cursor, earliest, latest, chosen):
                 self._located([cursor])
@@ -174,15 +175,17 @@ class LogBounds:
         if now() < self._ends_due:
             return
         self._ends_due = now() + ENDS_S
-        reading = [c for c in self._cursors.values() if c.position is not None and not self._damage.searching(c.tp)]
+        located = [c for c in self._cursors.values() if c.partition.position.offset is not None]
+        reading = [c for c in located if not self._damage.searching(c.tp)]
         ends = self._offsets(LATEST, reading)
         for cursor in reading:
             end = ends.get(cursor.tp)
-            if end is None or cursor.position is None or self._cursors.get(cursor.tp) is not cursor:
+            offset = cursor.partition.position.offset
+            if end is None or offset is None or self._cursors.get(cursor.tp) is not cursor:
                 continue
             cursor.set_log_end(end, now())
-            if end < cursor.position and cursor.fetchable:
-                cursor.refuse_position()
+            if end < offset and cursor.partition.fetch_offset is not None:
+                cursor.apply(cursor.partition.refuse_position)
 
     def update_old_ends(self) -> str | None:
         """Request, in bulk and separate from fetches, the ends of logs that were not sent for ENDS_S.  Return None, or
@@ -198,7 +201,7 @@ class LogBounds:
         at = now()
         fresh = at - after_s / 2  # resting partitions have an answer of the same moment
         asked = [c for c in self._cursors.values() if c.rest is None or c.rest.answered_at < fresh]
-        aged = [(at - c.end_known_at, c) for c in asked if c.position is not None]
+        aged = [(at - c.end_known_at, c) for c in asked if c.partition.position.offset is not None]
         old = [c for age_s, c in aged if age_s >= after_s]
         if not bulk:
             old = old[:1]
@@ -252,7 +255,7 @@ class LogBounds:
                 link.open()
         for tp, one in found.items():
             if one.code is not None and error_info(one.code).lasting:
-                by_tp[tp].park(FetchRefused(tp, None, refusal(one.code, self._broker, tp)))
+                by_tp[tp].apply(by_tp[tp].partition.park, FetchRefused(tp, None, refusal(one.code, self._broker, tp)))
             elif one.offset is None:
                 self._give_up([by_tp[tp]], self._why_unknown(tp, one))
         return {tp: one.offset for tp, one in found.items() if one.offset is not None}
@@ -275,4 +278,8 @@ class LogBounds:
 
 
 def _has_no_position(cursor: Cursor) -> bool:
-    return cursor.position is None and not (cursor.goes_back or cursor.closing) and cursor.parked is None
+    """True if it must be looked up where the partition starts or resumes."""
+    partition = cursor.partition
+    if partition.position.offset is not None or partition.position.back_to is not None:
+        return False
+    return not cursor.closing and partition.undeliverable is None

@@ -1,15 +1,16 @@
 """Partition: the state machine of one owned partition, from its claim to its last commit.  It decides what is fetched,
 delivered and done, and what may be committed.  Pure.
 
-    actions = partition.<event>(...)
+    result = partition.<event>(...)
+    for action in partition.take_actions(): ...
 
 A state machine without clock, lock, queue or socket: `now` comes in with the events that need it, and work outside
-comes back as actions.  Queries (committable, drained, may_deliver, lag ..) change nothing, however often they are
-called.  Threads use it through one lock: that of its cursor (partitioncursor.py).
+comes out as actions.  Queries (committable, drained, may_deliver, lag ..) change nothing, however often they are
+called.  Threads use it under the lock of its cursor, which carries out the actions (partitioncursor.py).
 
-    position     the next one to fetch              >=
-    delivered    sets that a stream gave its user   >=
-    committable  everything before it is done       >=  committed, the offset in the store
+    position     the next one to fetch (position.py)                 >=
+    delivered    sets that a stream gave its user                    >=
+    committable  everything before it is done (committable.py)       >=  committed, the offset in the store
 
 The state is the first of these that applies:
 
@@ -30,15 +31,18 @@ The state is the first of these that applies:
 
 Events, by method:
 
+    reset_to  seek_start  refetch  refetch_withheld         it resumes elsewhere, or where it stopped
+    refuse_position  relocate  go_back                      its log does not hold the position (any more)
+    skip_to  pass_skips  park  unpark                       something in the log cannot be read
+    pause  resume  throttle  lead                           the program and the cluster stop and start it
+    delete_topic  revoke  close                             its topic is deleted; it is given away
     fetched  taken  commit_ended  iterated  ended           a set: in the queue, at its stream, in its reader
     given_back                                              .. its stream could not hand it out
     ticket  ticket_done  ticket_reached  ticket_cut         delivered messages are acknowledged, in any order
     ticket_failed  ticket_dropped  may_send                 .. or cannot be; a sender asks whether it still may
-    reset_to  seek_start  refetch  refetch_withheld         it resumes elsewhere, or where it stopped
-    refuse_position  relocate  go_back                      its log does not hold the position (any more)
-    skip_to  pass_skips  damaged  park  unpark              something in the log cannot be read
-    pause  resume  throttle  lead                           the program and the cluster stop and start it
-    revoke  close                                           it is given away
+
+The events of a set and of its tickets come from any thread, and may come too late.  The others come from the event
+loop; only they change a partition that rests.
 
 `epoch` counts how often the fetched sets became invalid (a reset, a refetch): a set of an older epoch is never
 delivered.  A reset also begins a new Progress, so that delivered sets do not count any more; a refetch keeps it.
@@ -52,12 +56,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkawire.model import TopicPartition
 from zkconsumer.errors import Undeliverable
 from zkconsumer.fetching.committable import DeliveryTicket, Parked, Progress, TicketOwner
+from zkconsumer.fetching.position import FetchPosition, Seek
 from zkconsumer.session.lease import Lease
 
 
@@ -88,74 +92,24 @@ class Withheld(enum.IntEnum):
     BY_SENDER = 3  # a sender dropped messages because the lease was over: only what is done counts
 
 
+class Taken(enum.Enum):
+    """What a stream does with a set that it took off its queue."""
+
+    DELIVER = "deliver"
+    COMMIT = "commit"  # up to the end of the set, before it is delivered; then commit_ended()
+    RAISE = "raise"  # its failure, to the reader
+
+
 class Do(enum.Enum):
-    LOCATE = "locate"
-    FETCH = "fetch from"  # from `at`
-    QUEUE = "queue"  # the fetched set; None: the set of the event
-    DISCARD = "discard queued"  # the sets in the queue of its stream; each comes back by taken()
-    DELIVER = "deliver"  # the set of the event
-    COMMIT = "commit"  # up to `at`; then commit_ended()
-    RAISE = "raise"  # the failure of the set of the event, to the reader
-    GIVE_BACK = "give back"  # `at` is a number of bytes of the memory budget
+    GIVE_BACK = "give back"  # bytes of the memory budget
+    QUEUE = "queue"  # the set, for its stream
+    DISCARD = "discard queued"  # the sets in the queue of its stream; each comes back by given_back()
 
 
 class Action(NamedTuple):
     do: Do
-    at: int = 0  # a position; GIVE_BACK: bytes
-    fetched: FetchedSet | None = None
-
-
-Actions = Sequence[Action]
-NOTHING: Actions = ()
-LOCATE: Actions = (Action(Do.LOCATE),)
-DISCARD: Actions = (Action(Do.DISCARD),)
-QUEUE: Actions = (Action(Do.QUEUE),)
-DELIVER: Actions = (Action(Do.DELIVER),)
-RAISE: Actions = (Action(Do.RAISE),)
-
-
-def _give_back(nbytes: int) -> Actions:
-    return (Action(Do.GIVE_BACK, nbytes),) if nbytes else NOTHING
-
-
-def _fetch(position: int) -> Action:
-    return Action(Do.FETCH, position)
-
-
-@dataclass(frozen=True, slots=True)
-class Seek:
-    """Lookup of a position, with its reason.
-
-    out_of_range: the committed offset, which cannot be used.  former: the reason, if it belongs to an earlier topic
-    (FormerOffset.reason), so that it does not count even if it is inside the log.
-    """
-
-    reset: str
-    out_of_range: int | None = None
-    former: str = ""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reset:
-    """Start that auto.offset.reset or the listener chose; each reset is a separate object.
-
-    to: where reading starts.  wanted: the position that it replaces; None if nothing was committed.  former: that
-    position belongs to an earlier topic.
-    """
-
-    to: int
-    wanted: int | None = None
-    former: bool = False
-
-    def sets_back(self, same_topic: bool) -> bool:
-        """True if offsets from `to` onwards may hold other messages than those read there before.
-
-        same_topic: the messages read before are known to be from today's topic.  If the start is not lower than the
-        wanted position, the log only lost its oldest messages, and the rest is unchanged.
-        """
-        if self.wanted is None or self.former:
-            return not same_topic
-        return self.to < self.wanted
+    nbytes: int = 0  # for GIVE_BACK
+    fetched: FetchedSet | None = None  # for QUEUE
 
 
 class FetchedSet:
@@ -235,17 +189,10 @@ class Partition:
         self.epoch = 0
 
         # the log
-        self.position: int | None = None  # None: to be looked up at the leader
-        self.seek = Seek(reset)
-        self.refused: int | None = None  # the position that the broker refused, until it is known where to resume
-        self.back_to: int | None = None  # an earlier offset to resume at once everything fetched is done
-        self._gaps: list[tuple[int, int]] = []  # ranges that were cut off the log and are not done yet
-        self.committed: int | None = None
-        self.topic_deleted = False  # its offsets must not be committed any more
+        self.position = FetchPosition(Seek(reset))
         self.high_watermark: int | None = None
-        self.skips: dict[int, int] = {}  # ranges that cannot be read: begin to end
+        self.topic_deleted = False  # its offsets must not be committed any more
         self.measures = False  # an entry damaged for good parks it with the offset behind the damage
-        self._damage: dict[int, int] = {}  # by offset, how often an entry was found damaged there
 
         # facts that determine the state
         self.has_leader = False
@@ -259,12 +206,23 @@ class Partition:
         self.next_delivery = -1  # where the next set to deliver begins: no set is ever skipped
         self.queued_bytes = 0
         self.queued_sets = 0
-        self.left_uncommitted = False  # set when closed: something was done and not committed
         self._owner = owner
+        self._actions: list[Action] = []
         self._unticketed: set[FetchedSet] = set()  # delivered sets without their last ticket yet
         self._unticketed_bytes = 0
         self._iterated: FetchedSet | None = None  # set that is iterated message by message
         self._failure: FetchedSet | None = None  # set whose failure was due and not raised
+
+    def take_actions(self) -> Sequence[Action]:
+        """Return what the newest events lead to outside; each action once."""
+        if not self._actions:
+            return ()
+        actions, self._actions = self._actions, []
+        return actions
+
+    def _give_back(self, nbytes: int) -> None:
+        if nbytes:
+            self._actions.append(Action(Do.GIVE_BACK, nbytes))
 
     def _enter(self) -> None:
         """Take the first state that applies."""
@@ -272,13 +230,13 @@ class Partition:
             pass
         elif self.paused:
             self.state = S.PAUSED
-        elif self.withheld >= Withheld.DUE:
+        elif self.refetch_due:
             self.state = S.WITHHELD
         elif self.undeliverable is not None:
             self.state = S.PARKED
         elif not self.has_leader:
             self.state = S.WAITING
-        elif self.position is None:
+        elif self.position.offset is None:
             self.state = S.LOCATING
         elif self.fetch_limit == 0:
             self.state = S.THROTTLED
@@ -288,18 +246,29 @@ class Partition:
 
     # queries ----------------------------------------------------------------------------------------------------------
 
+    @property
+    def fetch_offset(self) -> int | None:
+        """Return the offset that a FetchPlan may fetch now; None if there is none, or if nothing may be fetched."""
+        return self.position.offset if self.state in MAY_FETCH and self.fetch_limit != 0 else None
+
+    @property
+    def refetch_due(self) -> bool:
+        """True if something was due and not delivered, for a reason other than a pause: refetch_withheld() helps."""
+        return self.withheld >= Withheld.DUE
+
     def committable(self) -> int | None:
         """Return the offset before which everything is done, or None if nothing may be committed.
 
         It is None without a position, after close, if its topic is deleted, or if its log was cut and it goes back.
         """
-        if self.state is S.CLOSED or self.topic_deleted or self.back_to is not None:
+        if self.state is S.CLOSED or self.topic_deleted or self.position.back_to is not None:
             return None
-        return self._done
+        return self.done
 
     @property
-    def _done(self) -> int | None:
-        """Return the offset before which everything is done, or None if there is no position yet."""
+    def done(self) -> int | None:
+        """Return the offset before which everything is done, whether or not it may be committed; None if there is no
+        position yet."""
         progress, iterated = self.progress, self._iterated
         if progress is None or iterated is None or iterated.set_ticket is None:
             return None if progress is None else progress.committable
@@ -308,8 +277,8 @@ class Partition:
     @property
     def undone(self) -> int:
         """Return how much was fetched and is not done, in the unit of offsets."""
-        done, end = self._done, self.refused if self.position is None else self.position
-        return 0 if done is None or end is None else max(0, end - self._after_skips(done))
+        done, end = self.done, self.position.reached
+        return 0 if done is None or end is None else max(0, end - self.position.after_skips(done))
 
     @property
     def drained(self) -> bool:
@@ -347,25 +316,26 @@ class Partition:
     def _before_parked(self) -> bool:
         """True if sets before the parked offset wait in its stream's queue, or were withheld."""
         parked = self.parked_at
-        return parked is not None and self._after_skips(self.next_delivery) < parked.position
+        return parked is not None and self.position.after_skips(self.next_delivery) < parked.position
 
     @property
     def at_rest(self) -> bool:
         """True if it is read to the end of its log, with everything done and nothing wrong."""
-        position = self.position
+        offset = self.position.offset
         return (
-            position is not None
-            and position == self.high_watermark == self.next_delivery
+            offset is not None
+            and offset == self.high_watermark == self.next_delivery
             and self.fetch_limit is None
             and self.state in MAY_FETCH
-            and not (self.skips or self.queued_sets or self.topic_deleted)
+            and not (self.position.skips or self.queued_sets or self.topic_deleted)
             and self.drained
-            and self.committable() == position
+            and self.committable() == offset
         )
 
     @property
     def lag(self) -> int | None:
-        """Return the distance from what is done to the last known end of the log, in the unit of offsets."""
+        """Return the distance from what is done to the last known end of the log, however old, in the unit of offsets:
+        messages (an upper bound on a compacted topic), or bytes for 0.7."""
         done = self.committable()
         return None if done is None or self.high_watermark is None else max(0, self.high_watermark - done)
 
@@ -376,7 +346,7 @@ class Partition:
             return False
         if self.delivers:
             return True
-        if self.paused or self.withheld >= Withheld.DUE or self.state is S.CLOSED:
+        if self.paused or self.refetch_due or self.state is S.CLOSED:
             return False
         if self.state is S.REVOKING and not fetched.committed_first:
             return False
@@ -385,82 +355,91 @@ class Partition:
 
     # a set ----------------------------------------------------------------------------------------------------------
 
-    def fetched(self, fetched: FetchedSet, high_watermark: int | None = None) -> Actions:
+    def log_ends(self, high_watermark: int) -> None:
+        """Record the end of the log."""
+        self.high_watermark = high_watermark
+
+    def fetched(self, fetched: FetchedSet) -> None:
         """Queue a set that was fetched at the position."""
         assert self.progress is not None
         fetched.epoch, fetched.progress = self.epoch, self.progress
-        if high_watermark is not None:
-            self.high_watermark = high_watermark
-        self._queued(fetched)
-        return QUEUE
+        self._queue(fetched)
 
-    def _queued(self, fetched: FetchedSet) -> None:
-        self.position = self._after_skips(fetched.resume_at) if self.skips else fetched.resume_at
+    def _queue(self, fetched: FetchedSet) -> None:
+        self.position.resume(fetched.resume_at)
         fetched.queued = True
         self.queued_bytes += fetched.nbytes
         self.queued_sets += 1
+        self._actions.append(Action(Do.QUEUE, fetched=fetched))
 
     def _left_queue(self, fetched: FetchedSet) -> None:
         fetched.queued = False
         self.queued_bytes -= fetched.nbytes
         self.queued_sets -= 1
 
-    def _too_late(self, fetched: FetchedSet) -> Actions:
+    def _too_late(self, fetched: FetchedSet) -> None:
         """Handle a set that left its queue too late to be delivered."""
         if fetched.epoch == self.epoch:
             if fetched.failure is not None:
                 self._failure = fetched
             self._withhold(fetched.start)
-        return _give_back(fetched.nbytes)
+        self._give_back(fetched.nbytes)
 
-    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
-        """Deliver a set that its stream took off the queue, unless it came too late.
+    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Taken | None:
+        """Return what a stream does with a set that it took off its queue; None if the set came too late.
 
         commit_first: all of it is committed, and counts as done, before any of it is delivered.
         """
         self._left_queue(fetched)
-        in_turn = fetched.start == (self._after_skips(self.next_delivery) if self.skips else self.next_delivery)
+        skips, due_at = self.position.skips, self.next_delivery
+        in_turn = fetched.start == (self.position.after_skips(due_at) if skips else due_at)
         if not (in_turn and self.withheld is Withheld.NOTHING and self.may_deliver(fetched, now)):
-            return self._too_late(fetched)
-        if self.skips:
-            self._forget_skips(fetched.start)
+            self._too_late(fetched)
+            return None
+        if skips:
+            self.position.forget_skips(fetched.start)
         self.next_delivery = fetched.resume_at
         if fetched.failure is not None:
-            return (*RAISE, *_give_back(fetched.nbytes))
+            self._give_back(fetched.nbytes)
+            return Taken.RAISE
         self._unticketed.add(fetched)
         self._unticketed_bytes += fetched.nbytes
         if not commit_first:
-            return DELIVER
+            return Taken.DELIVER
         assert fetched.progress is not None
         # Taken before the commit: otherwise a commit on the timer could write less after it.
         fetched.set_ticket = fetched.progress.ticket(fetched.resume_at, 0)
         fetched.progress = Progress(fetched.start, self._owner)  # for its reader only: this progress does not count
         fetched.committed_first = True
-        return (Action(Do.COMMIT, fetched.resume_at, fetched),)
+        return Taken.COMMIT
 
-    def commit_ended(self, fetched: FetchedSet, committed: bool, now: float) -> Actions:
-        """Deliver the set if the commit before the delivery succeeded in time; otherwise deliver nothing of it."""
+    def commit_ended(self, fetched: FetchedSet, now: float, committed: bool) -> Taken | None:
+        """Return DELIVER if the commit before the delivery succeeded in time, otherwise None: nothing of the set is
+        delivered."""
         counted, fetched.set_ticket = fetched.set_ticket, None
         if committed and self.may_deliver(fetched, now):
-            return DELIVER
+            return Taken.DELIVER
         if counted is not None and not committed:
             # Otherwise the next commit would write it although no reader got it.
             counted.progress.take_back(counted, fetched.start)
-        return self.ended(fetched, fetched.start)
+        self.ended(fetched, fetched.start)
+        return None
 
-    def given_back(self, fetched: FetchedSet, now: float) -> Actions:
-        """Fetch a set again that its stream took off the queue and cannot hand out.
+    def given_back(self, fetched: FetchedSet, now: float) -> None:
+        """Fetch a set again that its stream took off the queue and cannot hand out, or that is still in the queue and
+        is discarded.
 
-        Without this the ticket of the next set would count it as done.
+        Otherwise the ticket of the next set would count it as done.  A second call, and one for a set that came too
+        late, changes nothing.
         """
         if fetched.queued:
             self._left_queue(fetched)
-            return self._too_late(fetched)
-        if fetched not in self._unticketed:
-            return NOTHING
-        if fetched.set_ticket is not None:
-            return self.commit_ended(fetched, False, now)
-        return self.ended(fetched, fetched.start)
+            self._too_late(fetched)
+        elif fetched in self._unticketed:
+            if fetched.set_ticket is not None:
+                self.commit_ended(fetched, now, False)
+            else:
+                self.ended(fetched, fetched.start)
 
     def _withhold(self, at: int) -> None:
         """Withhold everything that is due from this offset onwards."""
@@ -478,45 +457,51 @@ class Partition:
         return (
             parked is not None
             and parked.until is None
-            and (self._after_skips(at) < parked.position or self._failure is not None)
+            and (self.position.after_skips(at) < parked.position or self._failure is not None)
         )
 
-    def iterated(self, fetched: FetchedSet, on_ack: bool = False) -> Actions:
+    def iterated(self, fetched: FetchedSet, on_ack: bool = False) -> None:
         """Begin to iterate a set message by message, with one ticket for all of it, or with on_ack one for each
         message."""
         self._iterated = fetched
-        if on_ack:
-            return NOTHING
-        fetched.set_ticket, actions = self.ticket(fetched, fetched.resume_at)
-        return actions
+        if not on_ack:
+            fetched.set_ticket = self.ticket(fetched, fetched.resume_at)
 
-    def iteration_ended(self, fetched: FetchedSet, finished: bool) -> Actions:
-        """End the iteration; if it is not finished, the rest is fetched again, by us or the next owner."""
+    def iteration_ended(self, fetched: FetchedSet, finished: bool) -> bool:
+        """End the iteration; if it is not finished, the rest is fetched again, by us or the next owner.
+
+        Return False if the set is from before a reset, so that this changes nothing.
+        """
         at, ticket = fetched.reached, fetched.set_ticket
-        nbytes = 0
         if ticket is not None:
-            ledger = ticket.progress
-            nbytes = ledger.ticket_done(ticket) if finished else ledger.ticket_cut(ticket, at)
+            if finished:
+                self.ticket_done(ticket)
+            else:
+                self.ticket_cut(ticket, at)
         elif finished and fetched.progress is not None and fetched.progress.given <= fetched.resume_at:
             # Otherwise a skip behind the set would have counted when its last message was handed out.
-            return (*self.ticket(fetched, fetched.resume_at, 0)[1], *self.ended(fetched, None))
-        return (*_give_back(nbytes), *self.ended(fetched, None if finished else at))
+            self.ticket(fetched, fetched.resume_at, 0)
+        return self.ended(fetched, None if finished else at)
 
-    def ended(self, fetched: FetchedSet, at: int | None) -> Actions:
-        """End the delivery of a set; with `at`, its user does not get what is in it from that offset."""
+    def ended(self, fetched: FetchedSet, at: int | None) -> bool:
+        """End the delivery of a set; with `at`, its user does not get what is in it from that offset.
+
+        Return False if the set is from before a reset, so that this changes nothing.
+        """
         if self._iterated is fetched:
             self._iterated = None
-        if at is not None and fetched.epoch == self.epoch:
+        current = fetched.epoch == self.epoch
+        if at is not None and current:
             self.next_delivery = at
             self._withhold(at)
-        nbytes = self._last_ticket_bytes(fetched)
+        self._give_back(self._last_ticket_bytes(fetched))
         if at is not None and fetched.committed_first and fetched.progress is not None:
-            nbytes += fetched.progress.close()  # only for its reader, so no reset closes it
-        return _give_back(nbytes)
+            self._give_back(fetched.progress.close())  # only for its reader, so no reset closes it
+        return current
 
     # tickets --------------------------------------------------------------------------------------------------------
 
-    def ticket(self, fetched: FetchedSet, resume_at: int, parts: int = 1) -> tuple[DeliveryTicket, Actions]:
+    def ticket(self, fetched: FetchedSet, resume_at: int, parts: int = 1) -> DeliveryTicket:
         """Return a ticket for the messages before resume_at, with `parts` parts to be done.  Call in the order of the
         positions.
 
@@ -525,7 +510,9 @@ class Partition:
         assert fetched.progress is not None
         nbytes = self._last_ticket_bytes(fetched) if resume_at >= fetched.resume_at else 0
         ticket = fetched.progress.ticket(resume_at, parts, nbytes)
-        return ticket, NOTHING if ticket.live else _give_back(nbytes)
+        if not ticket.live:
+            self._give_back(nbytes)
+        return ticket
 
     def _last_ticket_bytes(self, fetched: FetchedSet) -> int:
         """Return the bytes that its last ticket carries from now on."""
@@ -552,238 +539,196 @@ class Partition:
         self._enter()
         return False
 
-    def ticket_done(self, ticket: DeliveryTicket) -> Actions:
-        nbytes = ticket.progress.ticket_done(ticket)
-        return _give_back(nbytes) if nbytes else NOTHING
+    def ticket_done(self, ticket: DeliveryTicket) -> None:
+        self._give_back(ticket.progress.ticket_done(ticket))
 
-    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> Actions:
+    def ticket_reached(self, ticket: DeliveryTicket, resume_at: int) -> None:
         ticket.progress.ticket_reached(ticket, resume_at)
-        return NOTHING
 
-    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> Actions:
-        return _give_back(ticket.progress.ticket_cut(ticket, resume_at))
+    def ticket_cut(self, ticket: DeliveryTicket, resume_at: int) -> None:
+        self._give_back(ticket.progress.ticket_cut(ticket, resume_at))
 
-    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> Actions:
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> None:
         """Park the partition at a ticket that can never be stored, until unpark()."""
-        nbytes = ticket.progress.ticket_failed(ticket, reason, resume_at)
+        self._give_back(ticket.progress.ticket_failed(ticket, reason, resume_at))
         self._enter()
-        return _give_back(nbytes)
 
-    def ticket_dropped(self, ticket: DeliveryTicket) -> Actions:
-        return _give_back(ticket.progress.ticket_dropped(ticket))
+    def ticket_dropped(self, ticket: DeliveryTicket) -> None:
+        self._give_back(ticket.progress.ticket_dropped(ticket))
 
-    # positions --------------------------------------------------------------------------------------------------------
+    # the position moves -----------------------------------------------------------------------------------------------
 
-    def reset_to(self, position: int) -> Actions:
-        """Read from this position (a start, a seek); sets fetched from elsewhere are discarded."""
+    def reset_to(self, offset: int) -> None:
+        """Read from this offset (a start, a seek); sets fetched from elsewhere are discarded."""
         if self.state is S.CLOSED:
-            return NOTHING
-        gone = self._end_progress()
+            return
+        self._end_progress()
         self._begin_epoch()
-        self.position = self.next_delivery = position
-        self.refused = self.back_to = None
-        self.skips.clear()
+        self.position.reset(offset)
+        self.next_delivery = offset
         self.withheld = Withheld.NOTHING
-        self.progress = Progress(position, self._owner)
+        self.progress = Progress(offset, self._owner)
         self._enter()
-        return (*gone, _fetch(position))
 
-    def seek_start(self, seek: Seek) -> Actions:
+    def seek_start(self, seek: Seek) -> None:
         """Look up at the leader where to start, for a partition that was not read yet."""
-        if self.state is S.CLOSED:
-            return NOTHING
-        self.seek = seek
-        return LOCATE
+        self.position.seek = seek
 
-    def refuse_position(self) -> Actions:
+    def refuse_position(self) -> None:
         """Stop fetching, because the broker says that its log does not hold the position.
 
         Sets that were fetched are still delivered; relocate() gives the offset to resume at.
         """
-        if self.state is S.CLOSED or self.position is None:
-            return NOTHING
-        self.refused, self.position = self.position, None
-        self._enter()
-        return LOCATE
+        if self.state is not S.CLOSED and self.position.offset is not None:
+            self.position.refuse()
+            self._enter()
 
-    def relocate(self, to: int) -> Actions:
-        """Resume at `to` instead of the position that the broker refused.
+    def relocate(self, to: int) -> None:
+        """Resume at `to`: at a start, or instead of the position that the broker refused.
 
         A later offset leaves a gap, which committable passes once everything before it is done.  An earlier one means
-        that the log was cut: go_back() follows.
+        that the log was cut: it is read once go_back() finds that everything fetched is done.
         """
-        if self.refused is None or self.back_to is not None:
-            return NOTHING
-        if to < self.refused:
-            self.back_to = to
+        position = self.position
+        refused = position.refused
+        if refused is None:
+            self.reset_to(to)
+        elif position.back_to is not None:
+            pass  # it goes back already
+        elif to < refused:
+            position.back_to = to
             self.lease.end_what_began(f"the log of {self.tp} was cut: a waiting commit may belong to the lost part")
-            return NOTHING
-        self.position, self.refused = self.refused, None
-        self._enter()
-        return self.skip_to(to) if to > self.position else (_fetch(to),)
+        else:
+            position.offset, position.refused = refused, None
+            self._enter()
+            if to > refused:
+                self.skip_to(to)
 
-    def go_back(self) -> tuple[int | None, Actions]:
+    def go_back(self) -> int | None:
         """Resume at the earlier offset of relocate() if everything fetched before is done.
 
         Return how much was fetched, given back (a pause, the end of the lease) and can never be fetched again, because
         the log was cut; None if something is not done yet.
         """
-        to = self.back_to
+        to = self.position.back_to
         if to is None or self.queued_sets or not self.drained:
-            return None, NOTHING
-        if self.state in ENDING or self.withheld >= Withheld.DUE or self.undeliverable is not None:
-            return None, NOTHING
-        self.seek = Seek(self.seek.reset)
-        self._gaps.clear()
-        return self.undone, self.reset_to(to)
-
-    def count_gap(self, begin: int, end: int) -> int:
-        """Count the offsets in this range as gone from the log.  Return how many of them were not counted before.
-
-        A returned set that is fetched again meets the same gap, and more of it.
-        """
-        done = self._done or 0
-        counted = [gap for gap in self._gaps if gap[1] > done]
-        met = [gap for gap in counted if gap[0] < end and begin < gap[1]]
-        new = end - begin - sum(min(end, to) - max(begin, at) for at, to in met)
-        self._gaps = [gap for gap in counted if gap not in met]
-        self._gaps.append((min([begin, *(at for at, _ in met)]), max([end, *(to for _, to in met)])))
-        return new
+            return None
+        if self.state in ENDING or self.refetch_due or self.undeliverable is not None:
+            return None
+        lost = self.undone
+        self.position.start_again()
+        self.reset_to(to)
+        return lost
 
     def _begin_epoch(self) -> None:
         """Discard everything that was fetched so far and is not delivered."""
         self.epoch += 1
         self._failure = None
 
-    def _end_progress(self) -> Actions:
-        gone, self._unticketed_bytes = self._unticketed_bytes, 0
+    def _end_progress(self) -> None:
+        self._give_back(self._unticketed_bytes + (0 if self.progress is None else self.progress.close()))
+        self._unticketed_bytes = 0
         self._unticketed.clear()
         self._iterated = None
-        if self.progress is not None:
-            gone += self.progress.close()
-        return _give_back(gone)
 
-    def refetch(self, position: int) -> Actions:
-        """Fetch again from position, at which delivery stopped; delivered messages still count.
+    def refetch(self, offset: int) -> None:
+        """Fetch again from this offset, at which delivery stopped; delivered messages still count.
 
         If that is impossible (something behind it was delivered, or dropped), start at what is done.  A parked
         partition is fetched up to the parked position again, and not beyond: unpark() does that.
         """
         progress = self.progress
-        goes_back = self.back_to is not None
+        goes_back = self.position.back_to is not None
         if not goes_back and (
-            progress is None or self.withheld is Withheld.BY_SENDER or not progress.goes_on_at(position)
+            progress is None or self.withheld is Withheld.BY_SENDER or not progress.goes_on_at(offset)
         ):
-            return self._restart(position)
+            self._restart(offset)
+            return
         if progress is not None and progress.parked is not None and not goes_back:
             progress.unpark()
-            self._find_damage_again()
+            self.position.find_damage_again()
         self._begin_epoch()
         self.withheld = Withheld.NOTHING
         for fetched in (*self._unticketed, self._iterated):
             if fetched is not None:
                 fetched.epoch = self.epoch  # keep sets that are delivered already
-        if goes_back:  # the log does not hold it any more
-            self._enter()
-            return NOTHING
-        self.position = self.next_delivery = self._after_skips(position)
-        self.refused = None
+        if not goes_back:  # otherwise the log does not hold it any more
+            self.next_delivery = self.position.offset = self.position.after_skips(offset)
+            self.position.refused = None
         self._enter()
-        return (_fetch(self.position),)
 
-    def refetch_withheld(self) -> Actions:
+    def refetch_withheld(self) -> None:
         """Fetch again the sets that were withheld."""
-        return NOTHING if self.progress is None else self.refetch(self.next_delivery)
+        if self.progress is not None:
+            self.refetch(self.next_delivery)
 
-    def _restart(self, position: int) -> Actions:
+    def _restart(self, offset: int) -> None:
         if self.state is S.CLOSED:
-            return NOTHING
-        parked, done = self.parked_at, self._done
+            return
+        parked, done = self.parked_at, self.done
         # A sender may have dropped what is before it; otherwise all before it is done.
         dropped = (
             self.withheld is Withheld.BY_SENDER and done is not None and parked is not None and done < parked.position
         )
-        if parked is not None and position >= parked.position and not dropped:
-            return self._queue_failure_again()
-        return self.reset_to(position if done is None else min(position, done))
+        if parked is not None and offset >= parked.position and not dropped:
+            self._queue_failure_again()
+        else:
+            self.reset_to(offset if done is None else min(offset, done))
 
-    def _queue_failure_again(self) -> Actions:
+    def _queue_failure_again(self) -> None:
         """Queue the failure again, which the stream should have raised and which was withheld."""
         failure, self._failure = self._failure, None
-        if failure is None:
-            return NOTHING
-        self.withheld = Withheld.NOTHING
-        self._enter()
-        self._queued(failure)
-        return (Action(Do.QUEUE, fetched=failure),)
+        if failure is not None:
+            self.withheld = Withheld.NOTHING
+            self._enter()
+            self._queue(failure)
 
     # unreadable entries -----------------------------------------------------------------------------------------------
 
-    def skip_to(self, to: int) -> Actions:
+    def skip_to(self, to: int) -> None:
         """Resume at `to`, because nothing before it can be read.  Sets that were fetched before are still delivered."""
-        if self.position is None:
-            return NOTHING
-        self.skips[self.position] = to
-        self.position = self._after_skips(to)  # entries behind it may be known to be damaged already
-        return self.pass_skips() or (_fetch(self.position),)
+        if self.position.offset is not None:
+            self.position.skip(to)
+            self.pass_skips()
 
-    def pass_skips(self) -> Actions:
+    def pass_skips(self) -> None:
         """Move what is done behind a skip once everything before it is done, if nothing behind the skip was fetched
         yet."""
-        if not self.skips or self._commit_pending or self._passed():
-            return NOTHING
-        done, to = self._done, self.position
-        if done is None or to is None or not done != to == self._after_skips(done):
-            return NOTHING
-        ahead = {begin: end for begin, end in self.skips.items() if begin >= to}
-        actions = self.reset_to(to)
-        self.skips = ahead  # damage that the fetch met already, behind the reader's
-        return actions
+        position = self.position
+        if not position.skips or self._commit_pending or self._passed():
+            return
+        done, to = self.done, position.offset
+        if done is None or to is None or not done != to == position.after_skips(done):
+            return
+        ahead = {begin: end for begin, end in position.skips.items() if begin >= to}
+        self.reset_to(to)
+        position.skips = ahead  # damage that the fetch met already, behind the reader's
 
     def _passed(self) -> bool:
         """Pass skips before which everything was delivered, and count them like messages that are done already."""
-        progress, to, at = self.progress, self.position, self.next_delivery
-        if progress is None or to is None or at == to or self._after_skips(at) != to:
+        progress, to, at = self.progress, self.position.offset, self.next_delivery
+        if progress is None or to is None or at == to or self.position.after_skips(at) != to:
             return False
         if progress.given != at or not progress.goes_on_at(at):
             return False
         progress.ticket(to, 0)
         self.next_delivery = to
-        self._forget_skips(to)
+        self.position.forget_skips(to)
         return True
 
-    def _after_skips(self, position: int) -> int:
-        """Return where to resume, for a position that may have to be skipped."""
-        while position in self.skips:
-            position = self.skips[position]
-        return position
-
-    def _forget_skips(self, before: int) -> None:
-        """Forget skips before this position: only a reset leads back to them."""
-        self.skips = {at: to for at, to in self.skips.items() if at >= before}
-
-    def damaged(self, position: int) -> int:
-        """Count an entry at this position that was found damaged.  Return how many times so far, including this
-        time."""
-        times = self._damage.get(position, 0) + 1
-        done = self._done or 0
-        self._damage = {at: count for at, count in self._damage.items() if at >= done} | {position: times}
-        return times
-
-    def park(self, reason: Exception, at_once: bool = False) -> Actions:
+    def park(self, reason: str | Exception, at_once: bool = False) -> None:
         """Deliver nothing from the fetch position onwards; with at_once, nothing that is not delivered already.
 
         The partition stays owned.
         """
+        error = Undeliverable(reason) if isinstance(reason, str) else reason
         if self.progress is None:
-            self._unlocated = reason
+            self._unlocated = error
         else:
-            position = self.refused if self.position is None else self.position
-            self.progress.park(reason, None if at_once else position)
+            self.progress.park(error, None if at_once else self.position.reached)
         self._enter()
-        return NOTHING
 
-    def unpark(self, go_on_at: int | None = None, measure: bool = False) -> tuple[bool, Actions]:
+    def unpark(self, go_on_at: int | None = None, measure: bool = False) -> bool:
         """Read again from what is done.  Return False if it is not parked, or if something delivered before is not done
         yet.
 
@@ -792,39 +737,34 @@ class Partition:
         which the log is readable again (DamagedMessage.resume_at).
         """
         if self.state in ENDING or self.undeliverable is None or not self.drained:
-            return False, NOTHING
+            return False
         if go_on_at is not None and self._before_parked:
-            return False, NOTHING
+            return False
         self._unlocated, self.measures = None, measure
-        self._find_damage_again()
-        done = self._done
+        self.position.find_damage_again()
+        done = self.done
         if done is None:
             self._enter()
-            return True, LOCATE
-        return True, self.reset_to(done if go_on_at is None else max(done, go_on_at))
-
-    def _find_damage_again(self) -> None:
-        """Park it at once, with the same reason, when damage that is known already is found again."""
-        self._damage = {at: times - 1 for at, times in self._damage.items()}
+        else:
+            self.reset_to(done if go_on_at is None else max(done, go_on_at))
+        return True
 
     # stops and starts -------------------------------------------------------------------------------------------------
 
-    def pause(self) -> Actions:
+    def pause(self) -> None:
         """Fetch and deliver nothing until resume(); delivered messages may still be done and committed."""
         self.paused = True
         self._enter()
-        return DISCARD if self.queued_sets else NOTHING
+        if self.queued_sets:
+            self._actions.append(Action(Do.DISCARD))
 
-    def resume(self) -> Actions:
+    def resume(self) -> None:
         """End a pause: a set in the middle of its iteration continues, and sets that came too late are fetched
         again."""
         self.paused = False
         self._enter()
-        if self.state in ENDING:
-            return NOTHING
-        if self.withheld is Withheld.BY_PAUSE:
-            return self.refetch_withheld()
-        return (_fetch(self.position),) if self.state is S.FETCHING and self.position is not None else NOTHING
+        if self.state not in ENDING and self.withheld is Withheld.BY_PAUSE:
+            self.refetch_withheld()
 
     def throttle(self, limit: int | None) -> None:
         """Limit the bytes per fetch, 0: fetch nothing for now; None: no limit.  Sets that are fetched already are
@@ -837,25 +777,27 @@ class Partition:
         self.has_leader = known
         self._enter()
 
-    def revoke(self) -> Actions:
+    def delete_topic(self) -> None:
+        """Commit nothing more, because the topic whose log is read was deleted: a commit written now would be newer
+        than the next topic of the same name, and count for its log."""
+        if not self.topic_deleted:
+            self.topic_deleted = True
+            self.lease.end_what_began(f"topic {self.tp.topic} was deleted: a waiting commit belongs to its log")
+
+    def revoke(self) -> None:
         """Deliver nothing more; delivered messages may still finish and be committed."""
         if self.state is not S.CLOSED:
             self.state = S.REVOKING
         self._enter()
-        return NOTHING
 
-    def close(self) -> Actions:
-        """Give it up: nothing more is delivered, sent or committed."""
-        self.left_uncommitted |= (done := self.committable()) is not None and done != self.committed
+    def close(self) -> int | None:
+        """Give it up: nothing more is delivered, sent or committed.  Return what could be committed until now."""
+        done = self.committable()
         self.state = S.CLOSED
         self._enter()
-        return self._end_progress()
+        self._end_progress()
+        return done
 
     def __repr__(self) -> str:
         why = self.undeliverable
-        return f"<Partition {self.tp} at {self.position}, {self.state.value}{f': {why}' if why else ''}>"
-
-
-def parked_reason(reason: str | Exception) -> Exception:
-    """Return the reason that parks a partition as an error."""
-    return Undeliverable(reason) if isinstance(reason, str) else reason
+        return f"<Partition {self.tp} at {self.position.offset}, {self.state.value}{f': {why}' if why else ''}>"

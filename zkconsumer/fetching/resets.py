@@ -13,16 +13,16 @@ from __future__ import annotations
 from kafkawire.model import Broker, TopicPartition
 from zkconsumer.errors import FormerLog, OutOfRange
 from zkconsumer.events import ConsumerEvent, OnEvent
-from zkconsumer.fetching.partition import Reset
 from zkconsumer.fetching.partitioncursor import Cursor
+from zkconsumer.fetching.position import FetchPosition, Reset
 
 
-def out_of_range(cursor: Cursor, earliest: int, latest: int) -> bool:
-    """True if the position is outside the log, or belongs to another log."""
-    if cursor.refused is not None:
-        return not earliest <= cursor.refused <= latest
-    wanted = cursor.seek.out_of_range
-    return wanted is not None and (bool(cursor.seek.former) or not earliest <= wanted <= latest)
+def out_of_range(position: FetchPosition, earliest: int, latest: int) -> bool:
+    """True if the offset that was refused or committed is outside the log, or belongs to another log."""
+    if position.refused is not None:
+        return not earliest <= position.refused <= latest
+    wanted = position.seek.out_of_range
+    return wanted is not None and (bool(position.seek.former) or not earliest <= wanted <= latest)
 
 
 def apply_reset(
@@ -38,15 +38,16 @@ def apply_reset(
 
     Return False if the partition is parked.
     """
-    tp, seek, refused = cursor.tp, cursor.seek, cursor.refused
+    tp, position = cursor.tp, cursor.partition.position
+    seek, refused = position.seek, position.refused
     wanted = seek.out_of_range if refused is None else refused
     former = seek.former if refused is None else ""
-    if wanted is not None and not out_of_range(cursor, earliest, latest):
-        cursor.relocate(wanted)
+    if wanted is not None and not out_of_range(position, earliest, latest):
+        cursor.apply(cursor.partition.relocate, wanted)
         return True
     if wanted is not None and chosen is None and seek.reset == "fail":
         outside = OutOfRange(tp, wanted, earliest, latest, broker)
-        cursor.park(FormerLog(tp, wanted, former) if former else outside)
+        cursor.apply(cursor.partition.park, FormerLog(tp, wanted, former) if former else outside)
         return False
     to = chosen if chosen is not None else latest if seek.reset == "largest" else earliest
     cursor.reset = Reset(to, wanted, bool(seek.former))
@@ -54,9 +55,11 @@ def apply_reset(
     if wanted is not None and former:
         on_event(_begins_new_log(tp, wanted, former, to, earliest, latest, who, unit))
     else:
-        lost = cursor.count_gap(wanted, to) if wanted is not None and to >= wanted else 0
+        lost = 0
+        if wanted is not None and to >= wanted:
+            lost = position.count_gap(wanted, to, cursor.partition.done)
         on_event(_jump(tp, wanted, to, f"its log holds {earliest} to {latest}", who, unit, lost))
-    cursor.relocate(to)
+    cursor.apply(cursor.partition.relocate, to)
     return True
 
 

@@ -36,6 +36,13 @@ PATIENCE_S = 1.0  # longest time a group may find no free budget; then nothing e
 Encode = Callable[[Sequence[tuple[TopicPartition, int, int]]], FetchRows]
 
 
+def offset_of(resting: Cursor) -> int:
+    """Return the offset of a resting cursor, which has one."""
+    offset = resting.partition.position.offset
+    assert offset is not None
+    return offset
+
+
 class Group:
     """Resting partitions of one stream.  stirred(cursor): called when it is busy again."""
 
@@ -63,7 +70,7 @@ class Group:
         return True
 
     def leave(self, cursor: Cursor) -> None:
-        """Remove a cursor that changes (Cursor._stir)."""
+        """Remove a cursor that is about to change (Cursor.__enter__)."""
         if self.cursors.get(cursor.tp) is cursor:
             del self.cursors[cursor.tp]
             of_topic = self._by_topic[cursor.tp.topic]
@@ -122,7 +129,7 @@ class Group:
         for topic, cursors in self._by_topic.items():
             if topic not in self._rows:
                 self.encoded += len(cursors)
-                self._rows[topic] = encode([(tp, cursor.resting_at, self._size) for tp, cursor in cursors.items()])
+                self._rows[topic] = encode([(tp, offset_of(cursor), self._size) for tp, cursor in cursors.items()])
         return joined(self._rows.values())
 
     def reserve(self) -> int:
@@ -153,8 +160,11 @@ class Resting:
         known, since = self._quiet.setdefault(cursor.tp, (cursor, at))
         if known is not cursor:
             self._quiet[cursor.tp] = cursor, at
-        elif at - since >= REST_AFTER_S and cursor.at_rest and self._group(cursor.budget).add(cursor):
-            del self._quiet[cursor.tp]
+        elif at - since >= REST_AFTER_S:
+            with cursor.lock:
+                may_rest = cursor.partition.at_rest
+            if may_rest and self._group(cursor.budget).add(cursor):
+                del self._quiet[cursor.tp]
 
     def busy(self, tp: TopicPartition) -> None:
         """Record that a partition is busy."""

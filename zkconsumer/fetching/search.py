@@ -164,10 +164,10 @@ class OffsetSearch(ActiveSearches[_OffsetProbe]):
     """Search by offsets that count messages."""
 
     def leads_on(self, cursor: Cursor, fetched: FetchedBytes, entry: Entry) -> bool:
-        return (cursor.position or 0) <= entry.offset < (cursor.high_watermark or 0)
+        return (cursor.partition.position.offset or 0) <= entry.offset < (cursor.partition.high_watermark or 0)
 
     def stepped(self, cursor: Cursor, entry: Entry, error: CorruptMessage) -> SearchResult:
-        start = cursor.position or 0
+        start = cursor.partition.position.offset or 0
         count = entry.resume_at - start if entry.wrapper else 1
         what = f"the one at offset {entry.offset}, 1"
         if entry.wrapper:
@@ -175,7 +175,7 @@ class OffsetSearch(ActiveSearches[_OffsetProbe]):
         return SearchResult(start, error, entry.resume_at, count, _missing(what, count))
 
     def begin(self, cursor: Cursor, fetched: FetchedBytes, error: CorruptMessage) -> SearchResult | None:
-        search = _OffsetProbe(fetched.position, error, cursor.high_watermark or 0, bad=fetched.position)
+        search = _OffsetProbe(fetched.position, error, cursor.partition.high_watermark or 0, bad=fetched.position)
         self._searches[cursor.tp] = search
         return self._next(cursor.tp, search)
 

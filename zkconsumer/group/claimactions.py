@@ -173,7 +173,9 @@ class ClaimActions(GroupActions):
         self.history.report_absent(self._group.absent)
         self._report_surplus()
         left_out = "; ".join(f"{one}, so it is not counted" for one in self._group.left_out)
-        recreated = frozenset(tp for tp, cursor in self._cursors.items() if cursor.topic_deleted and not cursor.dropped)
+        recreated = frozenset(
+            tp for tp, cursor in self._cursors.items() if cursor.partition.topic_deleted and not cursor.dropped
+        )
         return GroupRead(action.turn, found, left_out, recreated)
 
     def _end_former_logs(self) -> None:
@@ -185,9 +187,10 @@ class ClaimActions(GroupActions):
             today = self._group.creations.get(tp.topic)
             if today is None and not self._group.subscribes(tp.topic):
                 continue  # it was not read, because the former subscription did not select it
-            if cursor.topic is None or cursor.topic_deleted or today == cursor.topic:
+            if cursor.topic is None or cursor.partition.topic_deleted or today == cursor.topic:
                 continue
-            cursor.topic_deleted, cursor.committed = True, None
+            cursor.apply(cursor.partition.delete_topic)
+            cursor.committed = None
             lost.setdefault(tp.topic, []).append(cursor)
             if today is not None:
                 self._recreated[tp] = cursor.topic
@@ -239,7 +242,7 @@ class ClaimActions(GroupActions):
     def dropping(self, assignment: Assignment) -> None:
         for tp in assignment:
             cursor = self._cursors.get(tp)
-            if cursor is not None and cursor.committed is not None and not cursor.topic_deleted:
+            if cursor is not None and cursor.committed is not None and not cursor.partition.topic_deleted:
                 self._taken[tp] = _Place(cursor.committed, cursor.topic)
         self._no_longer_recreated(assignment)
         self._claims.forget(assignment)

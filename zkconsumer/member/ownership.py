@@ -12,7 +12,8 @@ from kafkawire.model import TopicPartition
 from zkconsumer.events import ConsumerEvent, OnEvent
 from zkconsumer.fetching.drain import DRAIN_AT_END_S, drain
 from zkconsumer.fetching.fetchers import Fetchers
-from zkconsumer.fetching.partitioncursor import Cursor, Seek
+from zkconsumer.fetching.partitioncursor import Cursor
+from zkconsumer.fetching.position import Seek
 from zkconsumer.fetching.resets import not_delivered
 from zkconsumer.listeners import ListenerCalls
 from zkconsumer.offsets.commits import Commits
@@ -80,26 +81,27 @@ class OwnedPartitions:
                 self.forget([tp])
                 self._unread[tp] = at.reason
                 cursor = self._make_cursor(tp, assignment[tp], self._config.auto_offset_reset)
-                cursor.park(at.reason)
+                cursor.apply(cursor.partition.park, at.reason)
                 self.cursors[tp] = cursor
         return known
 
     def sought(self, tp: TopicPartition) -> int | None:
         """Return the offset that the program chose for a partition whose committed offset cannot be read, if it did."""
-        return self.cursors[tp].position if tp in self._unread and tp in self.cursors else None
+        return self.cursors[tp].partition.position.offset if tp in self._unread and tp in self.cursors else None
 
     def readable(self, cursor: Cursor) -> bool:
         """Return True unless the committed offset still cannot be read, and the program did not seek.  Reading of the
         partition begins with the next round."""
         tp = cursor.tp
-        if tp not in self._unread or cursor.position is not None:
+        position = cursor.partition.position
+        if tp not in self._unread or position.offset is not None:
             return True
         found = self._store.read(self._config.group_id, [tp])[tp]
         if cursor.closing or tp not in self._unread:
             return False
-        if cursor.position is None and isinstance(found, int):  # the program may have sought meanwhile
-            cursor.reset_to(found)
-        return cursor.position is not None
+        if position.offset is None and isinstance(found, int):  # the program may have sought meanwhile
+            cursor.apply(cursor.partition.reset_to, found)
+        return position.offset is not None
 
     def start(
         self,
@@ -129,9 +131,10 @@ class OwnedPartitions:
             if isinstance(found, int):
                 cursor.committed = found
             if isinstance(at, FormerOffset):
-                cursor.seek_start(Seek(self._config.auto_offset_reset, at.position, at.reason))
+                seek = Seek(self._config.auto_offset_reset, at.position, at.reason)
+                cursor.apply(cursor.partition.seek_start, seek)
             elif at is not None:
-                cursor.reset_to(at)
+                cursor.apply(cursor.partition.reset_to, at)
             self.cursors[tp] = cursor
             fresh.append(cursor)
         self._fetchers.add(fresh)
@@ -145,8 +148,8 @@ class OwnedPartitions:
         """
         self._fetchers.remove(tps)
         for cursor in self.among(tps):
-            if not cursor.topic_deleted:
-                cursor.close()
+            if not cursor.partition.topic_deleted:
+                cursor.apply(cursor.partition.revoke)
 
     def drain(self, tps: Collection[TopicPartition], closing: bool) -> None:
         """Wait until delivered messages are done, for rebalance.drain.ms at most."""
@@ -159,7 +162,9 @@ class OwnedPartitions:
         leaving = self.among(tps)
         results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
         for cursor in leaving:
-            if cursor.topic_deleted and (lost := cursor.undone):
+            with cursor.lock:
+                lost = cursor.partition.undone
+            if lost and cursor.partition.topic_deleted:
                 self._on_event(not_delivered(cursor.tp, lost))
             cursor.drop()
         failed = [f"{tp}: {e}" for tp, e in results.items() if e is not None]

@@ -150,9 +150,9 @@ class BatchReader:
             self._set, self._damage = None, (delivered, at, damage)
         elif at >= delivered.message_set.resume_at:
             self._set = None
-            delivered.cursor.end_delivery(delivered, None)
+            delivered.cursor.report(delivered.cursor.partition.ended, delivered, None)
         elif first:
-            delivered.cursor.start_iteration(delivered, on_ack=True)
+            delivered.cursor.report(delivered.cursor.partition.iterated, delivered, on_ack=True)
         if len(columns):
             return Batch(delivered.message_set.tp, columns, at, ticket)
         self._report_damage()
@@ -164,7 +164,7 @@ class BatchReader:
         if ticket is not None:
             ticket.cut(ticket.begin)
         delivered.delivered_to = delivered.done_to = reached
-        delivered.cursor.end_iteration(delivered, finished=False)
+        self._iteration_ended(delivered)
         self._set = self._damage = None
 
     def leave(self) -> None:
@@ -187,7 +187,7 @@ class BatchReader:
         self._ticket = None
         if self._damage is not None:
             delivered, at, _ = self._damage
-            delivered.cursor.end_delivery(delivered, at)
+            delivered.cursor.report(delivered.cursor.partition.ended, delivered, at)
             self._damage = None
 
     def _finish_batch(self) -> None:
@@ -198,13 +198,17 @@ class BatchReader:
 
     def _end_set(self) -> None:
         if self._set is not None:
-            self._set.cursor.end_iteration(self._set, finished=False)
+            self._iteration_ended(self._set)
             self._set = None  # at the end: after an interrupt before it, another try follows
+
+    def _iteration_ended(self, delivered: DeliveredSet) -> None:
+        """Let the rest of a set be fetched again."""
+        delivered.cursor.report(delivered.cursor.partition.iteration_ended, delivered, finished=False)
 
     def _report_damage(self) -> None:
         """Report the damage, so that the set is fetched again from there."""
         if self._damage is not None:
             delivered, at, damage = self._damage
-            if delivered.cursor.end_delivery(delivered, at):
+            if delivered.cursor.report(delivered.cursor.partition.ended, delivered, at):
                 delivered.cursor.on_corrupt(delivered.cursor, at, damage)
             self._damage = None  # at the end: after an interrupt before it, another try follows

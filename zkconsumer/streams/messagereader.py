@@ -88,7 +88,8 @@ class MessageReader:
             if self._set is None or rest is None:
                 self._end_set(self._through)
                 self._set, self._through = self._next_set(), False
-                self._set.cursor.start_iteration(self._set, self._on_ack)
+                cursor = self._set.cursor
+                cursor.report(cursor.partition.iterated, self._set, self._on_ack)
                 rest = self._set.message_set.messages(self._check_crcs)
                 if self._observer is not None:
                     rest = map(self._observer.message, rest)
@@ -123,8 +124,8 @@ class MessageReader:
 
     def _acknowledged(self, delivered: DeliveredSet, messages: Iterator[Message]) -> Iterator[Message]:
         """Yield the messages of a set with a ticket for each message."""
-        cursor = delivered.cursor
-        partition, lease = cursor.partition, cursor.lease
+        lock, partition = delivered.cursor.lock, delivered.cursor.partition
+        lease = partition.lease
         try:
             for message in messages:
                 delivered.delivered_to = message.resume_at
@@ -132,7 +133,8 @@ class MessageReader:
                     not partition.delivers or delivered.epoch != partition.epoch or clocks.boot() >= lease.valid_until
                 ) and not delivered.may_deliver():
                     return
-                message.handed = cursor.message_ticket(delivered, message.resume_at)
+                with lock:
+                    message.handed = partition.message_ticket(delivered, message.resume_at)
                 delivered.done_to = message.resume_at
                 yield message
                 if self._errors:
@@ -185,7 +187,8 @@ class MessageReader:
         """End the iteration of a set, if there is one.  Return False if its progress does not count any more."""
         delivered, counts = self._set, False
         if delivered is not None:
-            counts = delivered.cursor.end_iteration(delivered, finished)
+            cursor = delivered.cursor
+            counts = cursor.report(cursor.partition.iteration_ended, delivered, finished)
             delivered.epoch = NO_EPOCH  # an iterator that is still in it delivers nothing more
         self._set = self._rest = None  # at the end: after an interrupt before it, another try follows
         return counts

@@ -29,7 +29,7 @@ from kafkawire.model import Message, MessageSet, TopicPartition
 from kafkawire.znodes.group import STATIC, Registration
 from zkconsumer.errors import ConsumerTimeout
 from zkconsumer.fetching.budget import Budget, StreamBudget
-from zkconsumer.fetching.partition import Do
+from zkconsumer.fetching.partition import Taken
 from zkconsumer.fetching.partitioncursor import DeliveredSet
 from zkconsumer.listeners import KEPT, ListenerFailed
 from zkconsumer.options.config import ConsumerConfig
@@ -156,7 +156,7 @@ class Stream:
             try:
                 self._observer.message_set(delivered.message_set)
             except BaseException:
-                delivered.cursor.give_back(delivered)
+                delivered.give_back()
                 raise
         return delivered
 
@@ -195,24 +195,25 @@ class Stream:
                     raise end.__cause__ from end.__cause__.__cause__  # a death keeps its reason
                 raise StopIteration from None
             try:
-                do = self._taken(delivered)
+                taken = self._taken(delivered)
             except BaseException:  # also for ctrl-C: otherwise the ticket of the next set would cover this one
-                delivered.cursor.give_back(delivered)
+                delivered.give_back()
                 raise
-            if do is Do.RAISE and delivered.failure is not None:
+            if taken is Taken.RAISE and delivered.failure is not None:
                 raise delivered.failure
-            if do is Do.DELIVER:
+            if taken is Taken.DELIVER:
                 return delivered
 
-    def _taken(self, delivered: DeliveredSet) -> Do | None:
+    def _taken(self, delivered: DeliveredSet) -> Taken | None:
         """Take a set that came off the queue.  Return DELIVER; RAISE for its failure; None if it must not be
         delivered."""
-        do = delivered.cursor.take(delivered, self._commit is not None)
-        if do is Do.COMMIT and self._commit is not None:
+        cursor = delivered.cursor
+        taken = cursor.under_lease(cursor.partition.taken, delivered, self._commit is not None)
+        if taken is Taken.COMMIT and self._commit is not None:
             message_set = delivered.message_set
             committed = self._commit(message_set.tp, message_set.resume_at) is None
-            do = delivered.cursor.commit_ended(delivered, committed)
-        return do
+            taken = cursor.under_lease(cursor.partition.commit_ended, delivered, committed)
+        return taken
 
     def done(self) -> None:
         """Mark everything delivered as done, for a loop that ends without asking for the next message.

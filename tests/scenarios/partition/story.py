@@ -36,7 +36,6 @@ from collections.abc import Callable
 
 from tests.scenarios.partition.world import World
 from tests.scenarios.stories import events_of, happen
-from zkconsumer.fetching.partition import Do
 
 
 def tell(events: str) -> str:
@@ -89,7 +88,7 @@ def _take(world: World, first: str | None) -> None:
 
 def _commit(world: World) -> None:
     at = world.commit()
-    world.said.append("nothing new" if at is None else f"{Do.COMMIT.value} {at}")
+    world.said.append("nothing new" if at is None else f"commit {at}")
 
 
 def _unpark(world: World, at: str | None) -> None:
@@ -99,7 +98,7 @@ def _unpark(world: World, at: str | None) -> None:
 
 def _raise(world: World, why: str) -> None:
     error = ValueError(why)
-    at = world.partition.position
+    at = world.partition.position.offset
     assert at is not None
     world.partition.park(error)
     world.fetched(at, at, error)

@@ -15,11 +15,10 @@ from zkconsumer.fetching.committable import DeliveryTicket
 from zkconsumer.fetching.partition import (
     ENDING,
     MAY_FETCH,
-    NOTHING,
-    Actions,
     FetchedSet,
     Partition,
     State,
+    Taken,
     Withheld,
 )
 from zkconsumer.session.lease import Lease
@@ -36,7 +35,7 @@ events = st.lists(st.tuples(st.sampled_from(USUAL * 5 + RARE), st.integers(0, 1 
 def happen(world: World, what: str, n: int) -> None:
     """One event, where it can happen; n chooses among its objects."""
     partition = world.partition
-    position = partition.position
+    position = partition.position.offset
     tickets = sorted(world.tickets)
     ticket = tickets[n % len(tickets)] if tickets else -1
     match what:
@@ -84,8 +83,8 @@ def happen(world: World, what: str, n: int) -> None:
             world.seek(n % 200)
         case "out of range" if partition.state in MAY_FETCH:
             world.out_of_range()
-        case "relocate" if partition.refused is not None and partition.state in MAY_FETCH:
-            world.relocate(max(0, partition.refused + n % 9 - 4))
+        case "relocate" if partition.position.refused is not None and partition.state in MAY_FETCH:
+            world.relocate(max(0, partition.position.refused + n % 9 - 4))
         case "go back":
             world.go_back()
         case "skip" if partition.state in MAY_FETCH and position is not None and not world.queue:
@@ -146,7 +145,7 @@ def test_a_partition_that_is_left_alone_is_read_to_its_end_and_committed() -> No
     end = 120
 
     def fetch(world: World, n: int) -> None:
-        if (world.partition.position or 0) < end - 7:
+        if (world.partition.position.offset or 0) < end - 7:
             happen(world, "fetch", n)
 
     for seed in range(50):
@@ -155,8 +154,9 @@ def test_a_partition_that_is_left_alone_is_read_to_its_end_and_committed() -> No
             _tend(world)
             world.unpark()
             partition = world.partition
-            if partition.state is State.FETCHING and partition.position is not None and partition.position < end:
-                world.fetched(partition.position, end)
+            at = partition.position.offset
+            if partition.state is State.FETCHING and at is not None and at < end:
+                world.fetched(at, end)
             if partition.committable() == end and partition.drained:
                 break
         assert _all_done(world, end), (seed, world.partition, world.said[-20:])
@@ -186,7 +186,7 @@ def _left_alone(make: Callable[[TopicPartition, Lease], Partition], seed: int, d
     }
 
     def fetch(world: World, n: int) -> None:
-        position = world.partition.position
+        position = world.partition.position.offset
         if world.partition.state is not State.FETCHING or position is None:
             return
         if position < damaged:
@@ -249,32 +249,29 @@ class CommitsTheHighest(Partition):
 
 
 class DeliversInAPause(Partition):
-    def pause(self) -> Actions:
+    def pause(self) -> None:
         self.paused = True
-        return NOTHING
 
 
 class CommitsMoreThanWasRead(Partition):
-    def reset_to(self, position: int) -> Actions:
-        actions = super().reset_to(position)
+    def reset_to(self, offset: int) -> None:
+        super().reset_to(offset)
         if self.progress is not None:
             self.progress.committable += 3
-        return actions
 
 
 class KeepsTheBytesOfAFailedTicket(Partition):
-    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> Actions:
+    def ticket_failed(self, ticket: DeliveryTicket, reason: Exception, resume_at: int | None = None) -> None:
         super().ticket_failed(ticket, reason, resume_at)
-        return NOTHING
+        self.take_actions()
 
 
 class LeavesOutWhatWasWithheld(Partition):
-    def refetch_withheld(self) -> Actions:
+    def refetch_withheld(self) -> None:
         self.withheld = Withheld.NOTHING
-        if self.position is not None:
-            self.next_delivery = self.position
+        if self.position.offset is not None:
+            self.next_delivery = self.position.offset
         self._enter()
-        return NOTHING
 
 
 class DeliversWithoutALease(Partition):
@@ -286,7 +283,7 @@ class DeliversWhatIsOld(Partition):
     def may_deliver(self, fetched: FetchedSet, now: float) -> bool:
         return self.delivers
 
-    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
+    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Taken | None:
         self.next_delivery = fetched.start
         return super().taken(fetched, now, commit_first)
 
@@ -300,10 +297,10 @@ class ChangesWhenAsked(Partition):
 
 
 class DeliversWhileRevoked(Partition):
-    def revoke(self) -> Actions:
-        return NOTHING
+    def revoke(self) -> None:
+        pass
 
-    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Actions:
+    def taken(self, fetched: FetchedSet, now: float, commit_first: bool = False) -> Taken | None:
         was, self.paused = self.paused, False
         try:
             return super().taken(fetched, now, commit_first)
@@ -312,8 +309,9 @@ class DeliversWhileRevoked(Partition):
 
 
 class ReadsOnBehindWhatASenderDropped(Partition):
-    def _restart(self, position: int) -> Actions:
-        return NOTHING if self.progress is None else self.reset_to(max(position, self.progress.given))
+    def _restart(self, offset: int) -> None:
+        if self.progress is not None:
+            self.reset_to(max(offset, self.progress.given))
 
 
 class GoesOnPastWhatIsQueued(Partition):
@@ -323,13 +321,16 @@ class GoesOnPastWhatIsQueued(Partition):
 
 
 class ThrowsAwayWhatItFetchedAtAGap(Partition):
-    def relocate(self, to: int) -> Actions:
-        return NOTHING if self.refused is None else self.reset_to(to)
+    def relocate(self, to: int) -> None:
+        self.reset_to(to)
 
 
 class GoesBackOverWhatIsNotDone(Partition):
-    def go_back(self) -> tuple[int | None, Actions]:
-        return (None, NOTHING) if self.back_to is None else (0, self.reset_to(self.back_to))
+    def go_back(self) -> int | None:
+        if (to := self.position.back_to) is None:
+            return None
+        self.reset_to(to)
+        return 0
 
 
 BROKEN = [

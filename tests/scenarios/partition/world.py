@@ -15,12 +15,14 @@ import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from kafkawire.model import TopicPartition
 from zkconsumer.fetching.committable import DeliveryTicket, Progress
-from zkconsumer.fetching.partition import Actions, Do, FetchedSet, Partition, State
+from zkconsumer.fetching.partition import Do, FetchedSet, Partition, State, Taken
 from zkconsumer.session.lease import Lease
 
+T = TypeVar("T")
 TP = TopicPartition("orders", 0)
 MESSAGE_BYTES = 10
 
@@ -55,13 +57,14 @@ class World:
         self._period: Progress | None = None
         self._began = self._committable = 0
         self._moved = True  # the caller reads on from elsewhere: what may be committed may be anything
+        self.committed: int | None = None
 
     # events ---------------------------------------------------------------------------------------------------------
 
     def start(self, position: int | None) -> None:
-        self.partition.committed = position
+        self.committed = position
         self.partition.lead(True)
-        self._seek(lambda: self._do(Do.LOCATE) if position is None else self.partition.reset_to(position))
+        self._seek(lambda: self.said.append("locate") if position is None else self.partition.reset_to(position))
 
     def seek(self, position: int) -> None:
         self._seek(lambda: self.partition.reset_to(position))
@@ -73,65 +76,63 @@ class World:
 
     def relocate(self, to: int) -> None:
         """The leader's log says where to read on: at the refused position, behind a gap, or at an earlier offset."""
-        refused = self.partition.refused
-        if refused is None:
+        position = self.partition.position
+        if position.refused is None:
             return
-        if to > refused:
-            self.said.append(f"{self.partition.count_gap(refused, to)} counted as missing")
-        self._skipped.update(range(refused, to))
+        if to > position.refused:
+            counted = position.count_gap(position.refused, to, self.partition.done)
+            self.said.append(f"{counted} counted as missing")
+        self._skipped.update(range(position.refused, to))
         self._happens(lambda: self.partition.relocate(to))
 
     def go_back(self) -> None:
         """The fetcher asks whether everything that was fetched is done."""
-        done, began, refused = self._done | self._skipped, self._began, self.partition.refused
-        lost: list[int | None] = []
+        done, began, refused = self._done | self._skipped, self._began, self.partition.position.refused
 
-        def event() -> Actions:
-            number, actions = self.partition.go_back()
-            lost.append(number)
-            self._moved = number is not None
-            return actions
+        def event() -> int | None:
+            lost = self.partition.go_back()
+            self._moved = lost is not None
+            return lost
 
-        self._happens(event)
-        if lost[0] is None:
+        lost = self._happens(event)
+        if lost is None:
             self.said.append("not yet")
             return
         assert refused is not None
         missing = len(set(range(began, refused)) - done)
-        if missing > lost[0]:
-            raise Violation(f"it went back, and said that {lost[0]} are lost, where {missing} are not done")
-        if lost[0]:
-            self.said.append(f"{lost[0]} given back are in no log")
+        if missing > lost:
+            raise Violation(f"it went back, and said that {lost} are lost, where {missing} are not done")
+        if lost:
+            self.said.append(f"{lost} given back are in no log")
         self._done.clear()  # of another log
         self._delivered.clear()
         self._skipped.clear()
 
     def lead(self, known: bool) -> None:
-        self._happens(lambda: self._nothing(self.partition.lead(known)))
+        self._happens(lambda: self.partition.lead(known))
 
     def fetched(self, start: int, resume_at: int, failure: Exception | None = None) -> None:
         """A response to the newest request; a fetcher throws away one that was asked for in an older epoch."""
         fetched = FetchedSet(start, resume_at, (resume_at - start) * MESSAGE_BYTES, failure)
-        self._happens(
-            lambda: self.partition.fetched(fetched, max(resume_at, self.partition.high_watermark or 0)), fetched
-        )
+        self.partition.log_ends(max(resume_at, self.partition.high_watermark or 0))
+        self._happens(lambda: self.partition.fetched(fetched))
 
-    def take(self, commit_first: bool = False) -> Do | None:
+    def take(self, commit_first: bool = False) -> Taken | None:
         """The stream takes the next set off its queue."""
         if not self.queue:
             return None
         fetched = self.queue.popleft()
 
-        def event() -> Actions:
-            actions = self.partition.taken(fetched, self.now, commit_first)
-            if any(action.do is Do.COMMIT for action in actions):
+        def event() -> Taken | None:
+            taken = self.partition.taken(fetched, self.now, commit_first)
+            if taken is Taken.COMMIT:
                 self._before = set(self._done)
                 self._done.update(range(fetched.start, fetched.resume_at))  # as far as a commit is concerned
-            return actions
+            return taken
 
-        return self._delivers(fetched, self._happens(event, fetched))
+        return self._delivers(fetched, self._happens(event))
 
-    def commit_ended(self, committed: bool) -> Do | None:
+    def commit_ended(self, committed: bool) -> Taken | None:
         """Of the set that is committed before it is delivered."""
         fetched, self.waits = self.waits, None
         if fetched is None:
@@ -139,19 +140,19 @@ class World:
         if not committed:
             self._done -= set(range(fetched.start, fetched.resume_at)) - self._before
             self._committable = min(self._committable, fetched.start)
-        actions = self._happens(lambda: self.partition.commit_ended(fetched, committed, self.now), fetched)
-        return self._delivers(fetched, actions)
+        taken = self._happens(lambda: self.partition.commit_ended(fetched, self.now, committed))
+        return self._delivers(fetched, taken)
 
-    def _delivers(self, fetched: FetchedSet, actions: Actions) -> Do | None:
-        does = {action.do for action in actions}
-        if Do.COMMIT in does:
-            self.waits = fetched
-            return Do.COMMIT
-        if Do.DELIVER not in does and Do.RAISE not in does:
+    def _delivers(self, fetched: FetchedSet, taken: Taken | None) -> Taken | None:
+        if taken is None:
             return None
-        self._check_delivery(fetched)
-        self.taken = fetched
-        return Do.DELIVER if Do.DELIVER in does else Do.RAISE
+        self.said.append(f"{taken.value} {fetched.resume_at if taken is Taken.COMMIT else named(fetched)}")
+        if taken is Taken.COMMIT:
+            self.waits = fetched
+        else:
+            self._check_delivery(fetched)
+            self.taken = fetched
+        return taken
 
     def _check_delivery(self, fetched: FetchedSet) -> None:
         partition = self.partition
@@ -175,36 +176,33 @@ class World:
         if fetched is None:
             return
 
-        def event() -> Actions:
-            self.tickets[resume_at], actions = self.partition.ticket(fetched, resume_at, parts)
-            return actions
-
-        self._happens(event)
-        ticket = self.tickets[resume_at]
+        ticket = self._happens(lambda: self.partition.ticket(fetched, resume_at, parts))
+        self.tickets[resume_at] = ticket
         self._kept.append(ticket)
         self._parts[id(ticket)] = parts
         if resume_at >= fetched.resume_at:
-            actions = self._happens(lambda: self.partition.ended(fetched, None))
-            assert not actions  # its bytes are with the ticket
+            held = self.held_bytes
+            self._happens(lambda: self.partition.ended(fetched, None))
+            assert self.held_bytes == held  # its bytes are with the ticket
             self.taken = None
 
     def ask(self, name: int) -> bool:
         return bool(self._of_ticket(name, lambda t: self.partition.may_send(t, self.now), False))
 
     def ack(self, name: int) -> None:
-        def event(ticket: DeliveryTicket) -> Actions:
+        def event(ticket: DeliveryTicket) -> None:
             self._parts[id(ticket)] -= 1
             if self._parts[id(ticket)] == 0:
                 self._done.update(range(ticket.begin, ticket.resume_at))
-            return self.partition.ticket_done(ticket)
+            self.partition.ticket_done(ticket)
 
         self._of_ticket(name, event)
 
     def reached(self, name: int, at: int) -> None:
-        def event(ticket: DeliveryTicket) -> Actions:
+        def event(ticket: DeliveryTicket) -> None:
             if ticket.parts == 1:
                 self._done.update(range(ticket.begin, min(at, ticket.resume_at)))
-            return self.partition.ticket_reached(ticket, at)
+            self.partition.ticket_reached(ticket, at)
 
         self._of_ticket(name, event)
 
@@ -216,17 +214,7 @@ class World:
 
     def _of_ticket(self, name: int, event: Callable[[DeliveryTicket], object], otherwise: object = None) -> object:
         ticket = self.tickets.get(name)
-        if ticket is None:
-            return otherwise
-        answer: list[object] = []
-
-        def happens() -> Actions:
-            found = event(ticket)
-            answer.append(found)
-            return found if isinstance(found, tuple) else ()
-
-        self._happens(happens)
-        return answer[0]
+        return otherwise if ticket is None else self._happens(lambda: event(ticket))
 
     # a loop over messages -------------------------------------------------------------------------------------------
 
@@ -259,7 +247,7 @@ class World:
 
     def _next_set(self, on_ack: bool) -> bool:
         while self.queue:
-            if self.take() is Do.DELIVER:
+            if self.take() is Taken.DELIVER:
                 fetched, self.taken = self.taken, None
                 assert fetched is not None
                 self._delivered -= set(range(fetched.start, fetched.resume_at))  # one by one
@@ -287,18 +275,18 @@ class World:
         fetched = self.read
         if fetched is not None and fetched.set_ticket is not None:
             self._done.update(range(fetched.start, fetched.delivered_to))
-            self._happens(lambda: self._nothing(fetched.acked(fetched.delivered_to)))
+            self._happens(lambda: fetched.acked(fetched.delivered_to))
 
     # the log --------------------------------------------------------------------------------------------------------
 
     def damaged(self) -> int:
         """The entry at the position is damaged once more."""
         position = self.partition.position
-        return 0 if position is None else self.partition.damaged(position)
+        return 0 if position.offset is None else position.count_damage(position.offset, self.partition.done)
 
     def skip_to(self, to: int) -> None:
-        if self.partition.position is not None:
-            self._skipped.update(range(self.partition.position, to))
+        if self.partition.position.offset is not None:
+            self._skipped.update(range(self.partition.position.offset, to))
             self._happens(lambda: self.partition.skip_to(to))
 
     def pass_skips(self) -> None:
@@ -308,23 +296,16 @@ class World:
         self._happens(lambda: self.partition.park(ValueError(why), at_once))
 
     def unpark(self, go_on_at: int | None = None) -> bool:
-        begun: list[bool] = []
-
-        def event() -> Actions:
-            found, actions = self.partition.unpark(go_on_at)
-            begun.append(found)
-            return actions
-
         parked, done = self.partition.parked_at, self.partition.committable()
         self._moved = go_on_at is not None
-        self._happens(event)
+        begun = self._happens(lambda: self.partition.unpark(go_on_at))
         self._moved = False
-        if begun[0] and go_on_at is not None and parked is not None and done is not None:
+        if begun and go_on_at is not None and parked is not None and done is not None:
             lost = set(range(done, parked.position)) - self._delivered - self._skipped
             if lost:
                 raise Violation(f"it goes on at {go_on_at}, and {min(lost)} before {parked} was never delivered")
             self._skipped.update(range(done, go_on_at))
-        return begun[0]
+        return begun
 
     # stops and starts -----------------------------------------------------------------------------------------------
 
@@ -337,7 +318,7 @@ class World:
         self._happens(self.partition.resume)
 
     def throttle(self, limit: int | None) -> None:
-        self._happens(lambda: self._nothing(self.partition.throttle(limit)))
+        self._happens(lambda: self.partition.throttle(limit))
 
     def lease_ends(self) -> None:
         self.lease.valid_until = self.now
@@ -364,61 +345,47 @@ class World:
     def discard(self) -> None:
         """What is in the queue of the stream comes back; what is delivered meanwhile is a violation."""
         while self.queue:
-            fetched = self.queue.popleft()
-            actions = self._happens(partial(self.partition.taken, fetched, self.now), fetched)
-            if any(action.do is Do.DELIVER for action in actions):
-                raise Violation(f"{fetched} was discarded, and counts as delivered")
+            self._happens(partial(self.partition.given_back, self.queue.popleft(), self.now))
 
     def commit(self) -> int | None:
         """The timer: what may be committed, if that is news."""
         done = self.partition.committable()
-        if done is None or done == self.partition.committed:
+        if done is None or done == self.committed:
             return None
-        self.partition.committed = done
+        self.committed = done
         return done
 
     # what follows ---------------------------------------------------------------------------------------------------
 
-    def _seek(self, event: Callable[[], Actions]) -> None:
+    def _seek(self, event: Callable[[], object]) -> None:
         self._moved = True
         self._happens(event)
 
-    def _do(self, do: Do) -> Actions:
-        self.said.append(do.value)
-        return ()
-
-    def _nothing(self, done: None) -> Actions:
-        return ()
-
-    def _happens(self, event: Callable[[], Actions], of: FetchedSet | None = None) -> Actions:
-        """of: the set that the event is about."""
-        actions = event()
-        discards = False
+    def _happens(self, event: Callable[[], T]) -> T:
+        epoch, before = self.partition.epoch, self.partition.position.offset
+        result = event()
+        actions = self.partition.take_actions()
+        after = self.partition.position.offset
+        queues = any(action.do is Do.QUEUE for action in actions)
         for action in actions:
             if action.do is Do.GIVE_BACK:
-                self.held_bytes -= action.at
-                self.said.append(f"give back {action.at} bytes")
+                self.held_bytes -= action.nbytes
+                self.said.append(f"give back {action.nbytes} bytes")
             elif action.do is Do.QUEUE:
-                queued = action.fetched or of
+                queued = action.fetched
                 assert queued is not None
                 self.held_bytes += queued.nbytes
                 self.queue.append(queued)
                 self._kept.append(queued)
                 self.said.append(f"queue {named(queued)}")
-            elif action.do is Do.DISCARD:
-                discards = True
-                self.said.append("discard what is queued")
-            elif action.do in (Do.DELIVER, Do.RAISE):
-                assert of is not None
-                self.said.append(f"{action.do.value} {named(of)}")
-            elif action.do in (Do.FETCH, Do.COMMIT):
-                self.said.append(f"{action.do.value} {action.at}")
             else:
-                self.said.append(action.do.value)
-        if discards:
-            self.discard()
+                self.said.append("discard what is queued")
+                self.discard()
+        moved = before != after if after is None else (before, epoch) != (after, self.partition.epoch)
+        if moved and not queues:
+            self.said.append("locate" if after is None else f"fetch from {after}")
         self._check()
-        return actions
+        return result
 
     # promises -------------------------------------------------------------------------------------------------------
 
@@ -438,7 +405,6 @@ class World:
             p.committable(),
             p.drained,
             p.buffered_bytes,
-            p.lag,
             p.at_rest,
             p.undeliverable,
             p.parked_at,
@@ -480,5 +446,6 @@ def named(fetched: FetchedSet) -> str:
 
 def _all_of(partition: Partition) -> str:
     ledger = partition.progress
-    said = {name: value for name, value in vars(partition).items() if name != "lease"}
+    said = {name: value for name, value in vars(partition).items() if name not in ("lease", "position")}
+    said |= {name: getattr(partition.position, name) for name in partition.position.__slots__}
     return f"{said} {None if ledger is None else vars(ledger)}"

@@ -91,7 +91,8 @@ def _too_late_is_gone(too_late: Real) -> Real:
 
 def _refetch_where_it_fetched(refetch: Real) -> Real:
     def mutated(self: Partition, position: int) -> Any:
-        return refetch(self, position if self.position is None else self.position)
+        fetched_to = self.position.offset
+        return refetch(self, position if fetched_to is None else fetched_to)
 
     return mutated
 
