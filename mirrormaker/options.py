@@ -89,7 +89,7 @@ class SourceOptions(ConsumerConfig):
     """A source cluster: the consumer's options, and those that only a mirror has."""
 
     name: str = option(
-        "name", "", "name of the source in logs, status and names of its files; when empty its place in the list",
+        "name", "", "name of the source in logs, status and file names; default: its place in the list",
         kind=short_name,
     )  # fmt: skip
     topic_prefix: str = option(
@@ -109,7 +109,7 @@ class SourceOptions(ConsumerConfig):
         newer=NEWER_RESETS,
     )
     partitions: tuple[TopicPartition, ...] = option(
-        "partitions", (), "refused, with the two options that go with it: only programs may read fixed partitions",
+        "partitions", (), "refused: only programs may read fixed partitions",
         kind=no_partitions,
     )  # fmt: skip
     isolation_level: str = option(
@@ -119,7 +119,7 @@ class SourceOptions(ConsumerConfig):
     corrupt_policy: str = option(
         "corrupt.message.policy",
         "park",
-        "park alone: what a mirror does about damaged messages says mirror.corrupt.policy, topic by topic",
+        "park alone: mirror.corrupt.policy says what is done about damaged messages",
         choices=("park",),
     )
     version: str = option(
@@ -188,8 +188,8 @@ class TargetOptions(ProducerConfig):
     )
     unkeyed: str = option(
         "unkeyed.partitioner", "",
-        "partitioner of messages without a key, if partitioner.class or mirror.partitioning key decides; default:"
-        " all of a source partition go to one target partition, in order",
+        "partitioner of messages without a key, if keys decide; default: all of a source partition go to one target "
+        "partition, in order",
         choices=UNKEYED,
     )  # fmt: skip
     encoder: str = option(
@@ -214,12 +214,12 @@ class TargetOptions(ProducerConfig):
 
     topic_max_partitions: int = option(
         "target.topic.max.partitions", TopicLimits().of_topic,
-        "most partitions of a topic that the mirror creates or grows; one that has more at its source is held back and "
-        "named", least=1,
+        "most partitions of a topic that the mirror creates or grows; one that has more at its source is held "
+        "back", least=1,
     )  # fmt: skip
     max_partitions: int = option(
         "target.max.partitions", TopicLimits().in_all,
-        "most partitions of the whole target, all topics counted: the mirror creates and grows no topic beyond it",
+        "most partitions of the whole target, beyond which the mirror creates and grows no topic",
         least=1,
     )  # fmt: skip
     max_new_topics: int = option(
@@ -283,29 +283,27 @@ class TopicOverride(Options):
     SECTION: ClassVar = "mirror."
     topics: str = option("topics", "", "the source topics it is for: a Java regex, commas mean 'or'", required=True)
     codec: str | None = option(
-        "compression.codec", None, "codec at the target; default: as the target's options say",
+        "compression.codec", None, "codec at the target; default: the target's",
         choices=tuple(CODECS),
     )  # fmt: skip
     partitioning: str | None = option(
-        "partitioning", None, "as mirror.partitioning; default: what that says", choices=PARTITIONINGS
+        "partitioning", None, "as mirror.partitioning, for these topics", choices=PARTITIONINGS
     )
-    partitioner: str | None = option(
-        "partitioner.class", None, "as partitioner.class of the target; default: what that says"
-    )
+    partitioner: str | None = option("partitioner.class", None, "as partitioner.class of the target, for these topics")
     oversize_policy: str | None = option(
-        "oversize.policy", None, "as mirror.oversize.policy; default: what that says", choices=POLICIES
+        "oversize.policy", None, "policy for these topics; default: that of all", choices=POLICIES
     )
     corrupt_policy: str | None = option(
-        "corrupt.policy", None, "as mirror.corrupt.policy; default: what that says", choices=POLICIES
+        "corrupt.policy", None, "policy for these topics; default: that of all", choices=POLICIES
     )
     undecodable_policy: str | None = option(
-        "undecodable.policy", None, "as mirror.undecodable.policy; default: what that says", choices=POLICIES
+        "undecodable.policy", None, "policy for these topics; default: that of all", choices=POLICIES
     )
     handler_error_policy: str | None = option(
-        "handler.error.policy", None, "as mirror.handler.error.policy; default: what that says", choices=POLICIES
+        "handler.error.policy", None, "policy for these topics; default: that of all", choices=POLICIES
     )
     refused_policy: str | None = option(
-        "refused.policy", None, "as mirror.refused.policy; default: what that says", choices=POLICIES
+        "refused.policy", None, "policy for these topics; default: that of all", choices=POLICIES
     )
 
     def problems(self) -> Iterable[str]:
@@ -334,8 +332,8 @@ class MirrorOptions(Options):
     }
 
     name: str = option(
-        "name", "", "name of the mirror in its status, status page, metrics and STATUS= of systemd; default: that of "
-        "its file, without the suffix", kind=short_name,
+        "name", "", "name of the mirror in status, metrics and systemd; default: that of its file, without the suffix",
+        kind=short_name,
     )  # fmt: skip
     whitelist: str = option(
         "whitelist", "", "topics to mirror: a Java regex, commas mean 'or'", old="mirror.topics.whitelist"
@@ -343,18 +341,18 @@ class MirrorOptions(Options):
     blacklist: str = option(
         "blacklist",
         "",
-        "topics not to mirror: a Java regex, commas mean 'or'; all others are, or all others of the whitelist",
+        "topics not to mirror: a Java regex, commas mean 'or'; wins over the whitelist, alone: all but these",
         old="mirror.topics.blacklist",
     )
     topic_rename: Mapping[str, str] = option(
-        "topic.rename", {}, "names in the target of topics, source: target, exactly and literally; others keep theirs",
+        "topic.rename", {}, "names of topics in the target, source: target; others keep theirs",
         kind=renames,
     )  # fmt: skip
     reserved_topics: str = option(
         "reserved.topics",
         "",
-        "topics of the target that no message is written to, such as offset maps and dead letters of other mirrors: a "
-        "Java regex, commas mean 'or'",
+        "topics of the target that no message is written to, such as those of other mirrors: a Java regex, commas mean "
+        "'or'",
     )
     num_streams: int = option(
         "num.streams",
@@ -366,7 +364,7 @@ class MirrorOptions(Options):
     workers: int = option(
         "workers",
         1,
-        "number of daemon processes that share the partitions of the group, seen as one; also `run --workers`",
+        "number of daemon processes that work as one mirror; also `run --workers`",
         least=1,
     )
     commit_interval_ms: int = option(
@@ -375,8 +373,7 @@ class MirrorOptions(Options):
     handler: str = option(
         "message.handler",
         "",
-        "package.module:function, called with each message: it returns what is sent, or mirrormaker.handler.DROP; None"
-        " parks the partition",
+        "package.module:function, called with each message; returns what is sent",
     )
     set_handler: str = option(
         "message.set.handler",
@@ -406,8 +403,8 @@ class MirrorOptions(Options):
     control_socket: str = option(
         "control.socket",
         "",
-        "path of the Unix socket for commands such as `mirrormaker status`, or none; default: NAME.sock in systemd's "
-        "runtime folder, else in one of the user's own",
+        "path of the Unix socket for commands, or none; default: NAME.sock in systemd's runtime folder, else in one of "
+        "the user's own",
         kind=socket_path,
     )
     state_folder: str = option(
@@ -472,32 +469,31 @@ class MirrorOptions(Options):
     resume: str = option(
         "resume",
         "committed",
-        "where a start goes on: committed, at least once; target-end: behind what the target has, once",
+        "where a start begins: committed, at least once; target-end: behind what the target has, once",
         choices=("committed", "target-end"),
     )
     guarantee: str = option(
         "delivery.guarantee",
         "at-least-once",
-        "exactly-once: messages and the source's position are committed together, in transactions of the target (0.11 "
-        "and later), whose consumers read with isolation.level read_committed",
+        "exactly-once: messages and source offset are committed in one transaction of the target (0.11 and later), "
+        "whose consumers read with isolation.level read_committed",
         choices=("at-least-once", "exactly-once"),
     )
     transactional_id_prefix: str = option(
         "transactional.id.prefix",
         "",
-        "prefix of the transactional ids and of the groups of positions in the target, one of each for a source "
-        "partition: PREFIX-SOURCE-TOPIC-PARTITION, with lengths behind it where PREFIX or SOURCE contain '-'; default: "
-        "the source's group.id",
+        "prefix of the transactional ids, and of the groups that keep offsets in the target; default: the source's "
+        "group.id",
     )
     transaction_interval_ms: int = option(
         "transaction.interval.ms", 500,
-        "interval between the transactions of a partition, by which read_committed consumers see its messages later",
+        "interval between the transactions of a partition; read_committed consumers see messages that much later",
         "ms", least=1,
     )  # fmt: skip
     transaction_timeout_ms: int = option(
         "transaction.timeout.ms", 60000,
-        "time after which the target aborts a transaction of a mirror that is gone; until then read_committed "
-        "consumers wait for it, unless another member takes the partition over", "ms", least=1000,
+        "time after which the target aborts a transaction of a mirror that is gone; read_committed consumers wait "
+        "until then", "ms", least=1000,
     )  # fmt: skip
     map_folder: str = option(
         "offset.map.folder",

@@ -38,8 +38,8 @@ Made by `python -m mirrormaker.commands.reference`; do not edit it by hand (a te
 | `sparkpipeline load` | [load jobs](spark-load.md#options-of-a-job) |
 
 Names are Kafka's own; older names, such as those of 0.7, follow them and work too.  An unknown option is an error
-that names the nearest one.  Keys of the JVM's newer clients are errors that
-[name the key to give](#keys-of-the-jvms-newer-clients), except in the JVM's files.
+that names the nearest one, and so are [keys of the JVM's newer clients](#keys-of-the-jvms-newer-clients), except in the
+JVM's files.
 
 ## Options of the mirror
 
@@ -76,7 +76,7 @@ another default:
 NO_EFFECT = """
 ### Without effect
 
-These options are accepted, and each is a warning.
+These options are accepted; a warning says why each has no effect.
 
 """
 
@@ -85,15 +85,8 @@ JVM_FILES = """
 
 The original's `consumer.properties` and `producer.properties`, 0.7 to 2.x, are read as they are (`--consumer.config`,
 `--producer.config`).  They may also hold the options above that the JVM does not know, such as `version` and
-`target.zookeeper.connect`.  Other keys are:
-
-- taken: the key sets an option here;
-- ignored: the key changes nothing of what arrives; one line for each file says which keys, and why;
-- refused: the key would change what arrives, or cannot be done here.
-
-A key of no release is an error that names the nearest one.  An unknown JVM class (`partitioner.class`, serializers) is
-an error that says what to name instead; with `--unknown-options warn` it is a warning that says what decides.
-[Known classes](transform.md#partitioners-and-encoders).
+`target.zookeeper.connect`.  A key of no release, and an unknown JVM class, are errors that say what to name instead;
+with `--unknown-options warn`, warnings.  [Known classes](transform.md#partitioners-and-encoders).
 
 | file | is read as |
 |---|---|
@@ -106,6 +99,13 @@ an error that says what to name instead; with `--unknown-options warn` it is a w
 | with keys of 0.8's producer and of the newer one | 0.8's count; with `--new.producer` the newer ones |
 | `request.required.acks=0`, `acks=0` | -1: what is not acknowledged could never be committed |
 | a key of the other of the two files | ignored |
+
+"""
+
+IGNORED = """\
+#### Keys that are ignored
+
+They change nothing of what arrives; `check` says why.
 
 """
 
@@ -135,7 +135,7 @@ Sources, target, consumers and producers all take them ([security](security.md))
 NEWER = """
 ## Keys of the JVM's newer clients
 
-Each of these is an error in the options of a consumer or producer.
+Each of these is an error in the options of a consumer or producer, which says what to give instead.
 
 """
 
@@ -153,7 +153,8 @@ def page() -> str:
     )
     consumer = f"{CONSUMER}{_table(row for row in of_consumer if row not in both)}"
     producer = f"{PRODUCER}{_table(row for row in of_producer if row not in both)}"
-    return f"{mirror}{consumer}{producer}{SHARED}{_table(both)}{NEWER}{_newer()}"
+    newer = _listed({"consumer": ConsumerConfig.NEWER, "producer": ProducerConfig.NEWER})
+    return _one_row_a_meaning(f"{mirror}{consumer}{producer}{SHARED}{_table(both)}{NEWER}{newer}")
 
 
 def _rows(options: type[Options]) -> list[str]:
@@ -181,6 +182,17 @@ def _short(tables: str) -> str:
             lines.append(f"| {' '.join(filter(None, (name, older)))} | {default} | {meaning} |")
         else:
             lines.append(line)
+    return "\n".join(lines)
+
+
+def _one_row_a_meaning(page: str) -> str:
+    """Return the page with neighbouring rows of its tables in one if only their first cells differ."""
+    lines: list[str] = []
+    for line in page.split("\n"):
+        cell, bar, rest = line.partition(" | ")
+        if bar and lines and lines[-1].startswith("| `") and lines[-1].endswith(bar + rest):
+            line = f"{lines.pop().removesuffix(bar + rest)}, {cell.removeprefix('| ')}{bar}{rest}"
+        lines.append(line)
     return "\n".join(lines)
 
 
@@ -219,36 +231,35 @@ def _of_files(rows: Mapping[str, Iterable[tuple[str, ...]]]) -> Iterator[tuple[s
         yield key, *rest, ", ".join(names)
 
 
+def _listed(keys: Mapping[str, Iterable[str]]) -> str:
+    """Return a line for the keys of each file or program, and for those of several."""
+    rows = _grouped(_of_files({name: [(key,) for key in of_one] for name, of_one in keys.items()}))
+    return "".join(f"- {name}: {found}\n" for found, name in rows)
+
+
 def _without_effect() -> str:
-    rows = {
-        "sources, consumer": sorted(ConsumerConfig.JVM_ONLY.items()),
-        "target": sorted((TargetOptions.JVM_ONLY | TARGET_OVERRULED).items()),
-        "producer": sorted(ProducerConfig.JVM_ONLY.items()),
-    }
     assert ConsumerConfig.JVM_ONLY == SourceOptions.JVM_ONLY
-    lines = "".join(f"| {keys} | {where} | {why} |\n" for keys, why, where in _grouped(_of_files(rows)))
-    return f"{NO_EFFECT}| option | of | why |\n|---|---|---|\n{lines}"
+    keys = {
+        "sources, consumer": ConsumerConfig.JVM_ONLY,
+        "target": TargetOptions.JVM_ONLY | TARGET_OVERRULED,
+        "producer": ProducerConfig.JVM_ONLY,
+    }
+    return f"{NO_EFFECT}{_listed({name: list(of_one) for name, of_one in keys.items()})}"
 
 
 def _fates() -> str:
-    """Keys of the JVM's files: which option each sets, which are ignored and refused."""
+    """Keys of the JVM's files: which option each sets, which are refused, and (without the reasons) ignored."""
     files = {
         "consumer": list(fates(CONSUMER_NAMES, CONSUMER_IGNORED, {})),
         "producer": list(fates(PRODUCER_NAMES, PRODUCER_IGNORED, PRODUCER_REFUSED)),
     }
     text = ""
-    for fate, why in (("taken", "as"), ("refused", "why"), ("ignored", "why")):
+    for fate, why in (("taken", "as"), ("refused", "why")):
         rows = {name: [(key, said) for key, is_, said in of_one if is_ == fate] for name, of_one in files.items()}
         lines = "".join(f"| {keys} | {file} | {said} |\n" for keys, said, file in _grouped(_of_files(rows)))
         text += f"#### Keys that are {fate}\n\n| key | file | {why} |\n|---|---|---|\n{lines}\n"
-    return text
-
-
-def _newer() -> str:
-    """Keys of the JVM's newer clients, and what to give instead."""
-    rows = {"consumer": ConsumerConfig.NEWER.items(), "producer": ProducerConfig.NEWER.items()}
-    lines = "".join(f"| {keys} | {who} | {instead} |\n" for keys, instead, who in _grouped(_of_files(rows)))
-    return f"| key | of | give instead |\n|---|---|---|\n{lines}"
+    ignored = {name: [key for key, is_, _ in of_one if is_ == "ignored"] for name, of_one in files.items()}
+    return f"{text}{IGNORED}{_listed(ignored)}"
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m tests.faults.report [FILE]     writes both from the lines of FILE (tests/faults/results.jsonl)
 
 Each run of a row appends its verdict to the file that FAULT_REPORT names.  The page has a sentence between the lines
-<!-- results --> and <!-- end of results -->, and a column of its rows (tests.faults.rows); the rest is written by hand.
+<!-- results --> and <!-- end of results -->; the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -102,21 +102,6 @@ def summary(verdicts: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def measured(verdicts: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """Return by number of a row how many runs passed, most messages stored twice, and the longest recovery."""
-    rows: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
-    for verdict in verdicts:
-        rows[int("".join(filter(str.isdigit, verdict["row"])))].append(verdict)
-    return {number: _measured(runs) for number, runs in rows.items()}
-
-
-def _measured(runs: Sequence[Mapping[str, Any]]) -> str:
-    recoveries = [run["recovery_s"] for run in runs if run["recovery_s"] is not None]
-    recovery = f", {max(recoveries):.1f} s" if recoveries else ""
-    passed = sum(not run["failures"] for run in runs)
-    return f"{passed} of {len(runs)}, twice {max(run['duplicates'] for run in runs):,}{recovery}"
-
-
 def made(page: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return the page with the sums of these verdicts."""
     before, rest = page.split(BEGIN, 1)
@@ -124,8 +109,6 @@ def made(page: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    from tests.faults import rows
-
     given = read(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
     TABLE.write_text(whole_table(given), encoding="utf-8")
-    PAGE.write_text(rows.made(made(PAGE.read_text(encoding="utf-8"), given), given), encoding="utf-8")
+    PAGE.write_text(made(PAGE.read_text(encoding="utf-8"), given), encoding="utf-8")

@@ -46,9 +46,8 @@ def test_the_page_is_what_the_verdicts_say() -> None:
     assert report.TABLE.read_text(encoding="utf-8") == report.whole_table(verdicts), "run python -m tests.faults.report"
 
 
-def test_runs_of_all_parts_of_a_row_are_measured_as_one() -> None:
+def test_the_sums_are_those_of_all_runs() -> None:
     runs = [ONE, dataclasses.replace(ONE, row="F6a", recovery_s=None)]
     runs.append(dataclasses.replace(ONE, row="F6b", lost=1, duplicates=70, recovery_s=7.5, failures=("lost",)))
     verdicts = [dataclasses.asdict(run) for run in runs]
-    assert report.measured(verdicts) == {3: "1 of 1, twice 40, 6.5 s", 6: "1 of 2, twice 70, 7.5 s"}
     assert report.summary(verdicts).startswith("2 of 3 runs passed.  Of 3,000 messages 1 were lost; 0 commits")

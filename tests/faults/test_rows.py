@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import report, rows
+from tests.faults import rows
 
 TESTS = Path(__file__).resolve().parents[1]
 NAMED = [(f"F{row.number}", test) for row in rows.ROWS for test in row.tests]
@@ -38,4 +38,4 @@ def test_each_test_of_a_row_is_named() -> None:
 
 def test_the_page_shows_the_rows() -> None:
     page = rows.PAGE.read_text(encoding="utf-8")
-    assert rows.made(page, report.read(report.RESULTS)) == page, "run python -m tests.faults.rows"
+    assert rows.made(page) == page, "run python -m tests.faults.rows"
