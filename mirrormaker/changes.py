@@ -16,6 +16,7 @@ from mirrormaker.config import Configuration
 from mirrormaker.options import MirrorOptions, SourceOptions, TargetOptions
 from zkconsumer.offsets.modes import Mode
 
+NOT_RELOADED = "SIGHUP changes nothing any more: the mirror stops"  # a log line
 O = TypeVar("O", bound=Options)  # noqa: E741  # as groundwork.options names it
 
 OF_SOURCE = frozenset({"offsets.storage", "dual.commit.enabled", "topic.rename", "topic.prefix"})

@@ -28,6 +28,7 @@ from groundwork.threads import NoThread
 from kafkawire.errors import LocalError
 from kafkawire.model import TopicPartition
 from mirrormaker import exits
+from mirrormaker.changes import NOT_RELOADED
 from mirrormaker.config import Configuration, route_rules
 from mirrormaker.control.live import ControlRefused, Elsewhere, LiveControl
 from mirrormaker.control.server import Action, Arguments
@@ -424,8 +425,11 @@ class Daemon:
         if self._terminal.rewrites:
             self._stop.set()
             return
-        self._started.wait()  # the reload must not report READY before the start has ended
+        wait_any([self._started, self._stop])  # the reload must not report READY before the start has ended
         with self._reloading:  # a second reload comes after the first, so its configuration is the one that remains
+            if self._stop.is_set():
+                log.info(NOT_RELOADED)
+                return
             self._systemd.reloading()
             ended = self._reloads.reload()
             line = self._status.line()  # the status line says so if the reload failed

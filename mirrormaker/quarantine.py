@@ -427,6 +427,12 @@ class Quarantine:
         case = self._cases.get(tp)
         return case is not None and (case.busy or case.settled is None)
 
+    def searches(self, tp: TopicPartition, done: int | None) -> bool:
+        """True if a partition whose messages before `done` are done is fetched message by message, to find the bad one:
+        it is not parked meanwhile."""
+        case = self._cases.get(tp)
+        return case is not None and case.isolations > 0 and (done is None or done < case.until)
+
     # the operator asks ---------------------------------------------------------------------------------------------
 
     def release(self, tp: TopicPartition, action: str, timeout_s: float = 30.0) -> str:

@@ -86,7 +86,7 @@ def test_the_releases_of_the_support_matrix_are_those_of_the_code():
     assert f"| brokers | {first} – " in SUPPORT
     assert " – 3.9 with ZooKeeper |" in SUPPORT  # the last release that has it
     assert f"| oldest brokers | **{first.removesuffix('.0')}** |" in README
-    assert f"| {last.partition('.')[0]}.x |" in SUPPORT
+    assert f" – {last.partition('.')[0]}.x with KRaft |" in SUPPORT
     tested = re.findall(
         r"\d+\.\d+[.\d]*", SUPPORT.partition("Tested against real brokers")[2].partition("Releases between")[0]
     )

@@ -272,6 +272,9 @@ def release(mirror: RunningMirror, arguments: Arguments) -> Iterator[Any]:
         raise Refused(f"{what}: which partition? A message is released one at a time: TOPIC:PARTITION")
     rows = _parked(mirror, arguments)
     if not rows:
+        here = [(flow, row) for flow in mirror.flows for row in flow.source.partitions() if row.topic == topic]
+        if any(str(row.partition) == partition and flow.quarantine.searches(row.tp, row.done) for flow, row in here):
+            raise Refused(f"{what} is fetched message by message, to find the one at fault: try again in some seconds")
         raise Refused(f"{what} is not parked")
     if len(rows) > 1:
         names = " and ".join(flow.name for flow, _ in rows)

@@ -29,7 +29,7 @@ from groundwork.sentences import counted
 from groundwork.tasks import Event, Lock, TaskGroup, now, sleep, stacks, wait_any
 from groundwork.threads import NoThread
 from mirrormaker import exits
-from mirrormaker.changes import decide
+from mirrormaker.changes import NOT_RELOADED, decide
 from mirrormaker.config import Configuration
 from mirrormaker.configfile import read_settled
 from mirrormaker.control.place import own_place
@@ -466,8 +466,11 @@ class Supervisor:
         if self._terminal.rewrites:
             self._stop.set()
             return
-        self._started.wait()
+        wait_any([self._started, self._stop])
         with self._reloading:
+            if self._stop.is_set():
+                log.info(NOT_RELOADED)
+                return
             self._systemd.reloading()
             problem = self._reload()
             self._last_reload = ReloadReport(at_ms=int(time.time() * 1000), problem=problem, pending=self._pending)

@@ -226,7 +226,7 @@ def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
     bad: list[Any] = [SimpleNamespace(named="the message at 9 with no key, a value of 5 bytes"), None]
     mirror.source.partitions = lambda: [row]  # type: ignore[method-assign]
     mirror.flow.quarantine, mirror.flow.release = (
-        SimpleNamespace(releasable=releasable, at_fault=lambda *_: bad.pop()),
+        SimpleNamespace(releasable=releasable, at_fault=lambda *_: bad.pop(), searches=lambda tp, done: done == 7),
         release,
     )
     said = mirror.ask("release", what="orders:0", to="skip")
@@ -247,6 +247,12 @@ def test_a_release_does_nothing_before_it_is_executed(mirror: Mirror) -> None:
     for wrong, sentence in (("orders", "which partition"), ("clicks:0", "is not parked"), ("order:0", "did you mean")):
         with pytest.raises(Refused, match=sentence):
             mirror.ask("release", what=wrong, to="skip", execute=True)
+    row.parked, row.done = None, 7  # fetched message by message
+    with pytest.raises(Refused, match="to find the one at fault: try again"):
+        mirror.ask("release", what="orders:0", to="skip", execute=True)
+    row.done = 9
+    with pytest.raises(Refused, match="is not parked"):
+        mirror.ask("release", what="orders:0", to="skip", execute=True)
 
 
 def test_a_source_is_asked_once_where_its_parked_partitions_stand(mirror: Mirror) -> None:

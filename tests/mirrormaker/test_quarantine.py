@@ -382,6 +382,16 @@ def test_what_a_target_refuses_parks_at_the_message_behind_all_that_it_takes(
     assert mirrored.flow.left_out == {("t", f"{kind} skipped"): 1}
 
 
+def test_a_message_is_searched_until_what_it_is_searched_in_is_done(start: Start) -> None:
+    mirrored = start(Policies())
+    assert not mirrored.quarantine.searches(TP, 0)
+    for value in (b"0", large(1), b"2"):
+        mirrored.add(value)
+    mirrored.start()
+    mirrored.until(lambda: mirrored.quarantine.searches(TP, mirrored.source.progress.committable))
+    assert not mirrored.quarantine.searches(TP, 3)
+
+
 @pytest.mark.parametrize("action", ["dead-letter", "skip"])
 def test_an_operator_releases_one_message_and_only_that(start: Start, action: str) -> None:
     mirrored = start(Policies())

@@ -20,6 +20,7 @@ from groundwork.options import OptionError, given
 from groundwork.tasks import TaskGroup, adopted_socket, deadline
 from mirrormaker import exits
 from mirrormaker.attention import view
+from mirrormaker.changes import NOT_RELOADED
 from mirrormaker.commands.cli import outcome
 from mirrormaker.commands.online import say_workers
 from mirrormaker.commands.status import shown
@@ -579,6 +580,16 @@ def test_what_waits_for_a_restart_of_all_workers_is_in_the_report(supervisor: Su
         reload = supervisor._base().reload
         assert reload is not None
         assert (reload.pending, bool(reload.problem)) == (waits, text == "sources: [")
+
+
+def test_a_reload_while_the_mirror_stops_is_one_calm_line(
+    supervisor: Supervisor, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor._stop.set()
+    with caplog.at_level("INFO"):
+        supervisor._on_hup()
+    assert [(line.levelname, line.message) for line in caplog.records] == [("INFO", NOT_RELOADED)]
+    assert supervisor._last_reload is None
 
 
 def test_workers_reload_what_their_supervisor_read_and_not_what_lies_there_by_then(
