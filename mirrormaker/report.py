@@ -13,7 +13,7 @@ status page and /metrics.  Pure and immutable; built in reporter.py.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -282,3 +282,32 @@ def _shallow(value: Any) -> Any:
 
 def _fields(one: Any) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__dataclass_fields__}
+
+
+# ---- readiness ----------------------------------------------------------------------------------------------------
+
+
+def not_ready(sources: Iterable[SourceReport], target_state: str, *, stopping: bool = False) -> tuple[str, ...]:
+    """Return a sentence for each reason why the mirror is not ready; empty if it is ready.
+
+    Ready means: every source is joined and has its assignment, every cluster answers, and the mirror does not stop.
+    systemd's READY only says that the mirror began, since a restart would not help.  Parked, paused and waiting
+    partitions do not count: each concerns one topic, and has a metric and an alert of its own.
+
+    target_state: why the target cannot be reached, or "" if it answers.
+    """
+    sentences = ["the mirror is stopping"] if stopping else []
+    if target_state:
+        sentences.append(f"target: {target_state}")
+    for source in sources:
+        if why := why_not(source):
+            sentences.append(f"source {source.name}: {why}")
+    return tuple(sentences)
+
+
+def why_not(source: SourceReport) -> str:
+    """Return why not everything of a source can flow, or "" if it can."""
+    if source.state == "running":
+        return source.reason
+    state = "joining its group" if source.state == "joining" else source.state
+    return f"{state}: {source.reason}" if source.reason else state

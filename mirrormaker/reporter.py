@@ -19,7 +19,6 @@ from mirrormaker.flow import Flow
 from mirrormaker.happenings import Happenings
 from mirrormaker.limits import Limits
 from mirrormaker.meters import EndHistory, RateWindow
-from mirrormaker.readiness import not_ready
 from mirrormaker.report import (
     ConnectionReport,
     MirrorReport,
@@ -28,6 +27,7 @@ from mirrormaker.report import (
     ReloadReport,
     SourceReport,
     WaitingTopic,
+    not_ready,
 )
 from mirrormaker.selection import Selection
 from mirrormaker.source import Source

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kazoo.exceptions import KazooException
+from kazoo.exceptions import KazooException, NoNodeError
 
+from groundwork.decimals import decimal_int
+from groundwork.jsontext import json_value
 from groundwork.output import print_note, write
 from groundwork.sentences import counted
 from groundwork.tasks import connect
@@ -16,7 +18,7 @@ from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_owners, read_partitions, read_topics
-from kafkawire.dialects import Dialect, expected, release_number
+from kafkawire.dialects import ENTRY_OVERHEAD, Dialect, expected, release_number
 from kafkawire.errors import LinkLost, WireError
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.net.links import Links
@@ -52,7 +54,6 @@ from mirrormaker.probe import (
 )
 from mirrormaker.routes import RouteRules
 from mirrormaker.selection import Explanation, merged_sentence, merged_topics, never_ends
-from mirrormaker.sizes import size_warnings, topic_limits
 from mirrormaker.topiclimits import Creations
 from mirrormaker.topics import made_by_brokers
 from mirrormaker.zookeeper import zookeeper_session
@@ -324,3 +325,62 @@ def _coordinated_topics(source: SourceOptions) -> tuple[dict[str, list[Partition
     finally:
         links.end()
     return {topic: list(partitions) for topic, partitions in view.topics.items()}, owners
+
+
+# ---- sizes of messages --------------------------------------------------------------------------------------------
+
+LIMIT = "max.message.bytes"  # a topic's own, in ZooKeeper (0.8.1 and later); only brokers know theirs
+OVERHEAD = max(ENTRY_OVERHEAD.values())
+
+
+def topic_limits(zk: Any, topics: Iterable[str]) -> dict[str, int]:
+    """Return the limits that topics set themselves, in bytes; topics without one are left out."""
+    asked = {topic: zk.get_async(f"/config/topics/{topic}") for topic in topics}
+    found: dict[str, int] = {}
+    for topic, answer in asked.items():
+        try:
+            limit = json_value(answer.get()[0])["config"].get(LIMIT)
+        except (NoNodeError, ValueError, TypeError, KeyError, AttributeError):
+            continue  # not set, or not in the brokers' format
+        if (number := decimal_int(str(limit))) is not None:
+            found[topic] = number
+    return found
+
+
+def size_warnings(
+    source: SourceOptions,
+    target: TargetOptions,
+    names: Mapping[str, str],
+    *,
+    here: Mapping[str, int],
+    there: Mapping[str, int],
+) -> Iterator[str]:
+    """Yield sentences about messages that are too large for the next step of their way.  A source topic without a limit
+    of its own is not compared.
+
+    names: target topic by source topic.  here, there: topic_limits of both sides.
+    """
+    for topic, target_topic in names.items():
+        at = f"source {source.name}: topic {topic}"
+        limit = here.get(topic)
+        takes, by = there.get(target_topic), f"{LIMIT} of target topic {target_topic}"
+        if takes is None:
+            takes, by = target.message_max_bytes, "target.message.max.bytes"
+        elif takes < target.message_max_bytes:
+            yield (
+                f"{at}: {by} is {takes}, less than target.message.max.bytes {target.message_max_bytes}: what is larger "
+                "is refused once and then split; lower the option"
+            )
+        if limit is None:
+            continue
+        if limit > takes:
+            yield (
+                f"{at}: {LIMIT} is {limit} there, and {by} {takes}: a message between the two cannot be delivered "
+                "(oversize.policy); raise it at the target"
+            )
+        largest = max(source.fetch_message_max_bytes, source.fetch_growth_max_bytes)
+        if limit + OVERHEAD > largest:
+            yield (
+                f"{at}: {LIMIT} is {limit} there, and fetch.growth.max.bytes {source.fetch_growth_max_bytes}: what is "
+                "larger is not fetched; raise it (and queued.max.bytes)"
+            )

@@ -1,6 +1,6 @@
 """Profiler of the running mirror; it costs nothing before it begins and after it ends.
 
-A timer interrupts the event loop 200 times a second and records which stage runs (mirrormaker.profile.stages); an
+A timer interrupts the event loop 200 times a second and records which stage runs (mirrormaker.profile.bottleneck); an
 observer of the connections measures requests.  Both are removed at the end, so that a mirror without a profile does no
 work for one.
 """
@@ -20,8 +20,7 @@ from kafkawire.model import Broker
 from kafkawire.net.link import Link
 from kafkawire.protocol.request import Request
 from mirrormaker.flow import Flow
-from mirrormaker.profile.bottleneck import Profile, Side
-from mirrormaker.profile.stages import STAGES, stage_of, waits_of
+from mirrormaker.profile.bottleneck import STAGES, Profile, Side, stage_of, waits_of
 
 EVERY_S = 0.005
 STACKS_S = 0.1  # interval between checks of where greenlets wait

@@ -17,9 +17,9 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from mirrormaker.commands.verify import lines
 from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.report import COPIED, ConnectionReport, MirrorReport, ProduceReport, ReloadReport, WorkerReport
-from mirrormaker.verify.metricsfile import lines
 from mirrormaker.verify.result import VerifyResult
 from tests.docpages import anchor, headings, text_of
 from tests.fakes.reports import partition, report, source

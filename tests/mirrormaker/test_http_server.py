@@ -19,9 +19,7 @@ from groundwork.loopdelay import HubLag
 from groundwork.tasks import TaskGroup, connect, sleep
 from mirrormaker.attention import view
 from mirrormaker.http import server as module
-from mirrormaker.http.history import MAX_PARTITIONS, POINTS, History
-from mirrormaker.http.page import page, policy
-from mirrormaker.http.server import StatusServer
+from mirrormaker.http.server import MAX_PARTITIONS, POINTS, History, StatusServer, page, policy
 from mirrormaker.listen import Address, listen_address, unsafe
 from mirrormaker.report import MirrorReport, ProduceReport, ReloadReport, as_json
 from tests.fakes.reports import STARTED_MS, happening, partition, report, source

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import pytest
 from kazoo.exceptions import NoNodeError
 
+from mirrormaker.commands.online import size_warnings, topic_limits
 from mirrormaker.options import SourceOptions, TargetOptions
-from mirrormaker.sizes import size_warnings, topic_limits
 
 SOURCE = SourceOptions(name="dc1", zookeeper_connect="zk:1", group_id="g", fetch_growth_max_bytes=5_000_000)
 TARGET = TargetOptions(brokers=(("k", 9092),))  # takes 1,000,012

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrormaker.readiness import not_ready
-from mirrormaker.report import SourceReport
+from mirrormaker.report import SourceReport, not_ready
 
 
 def source(state: str, reason: str = "", name: str = "dc1") -> SourceReport:

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from mirrormaker.commands.cli import outcome
-from mirrormaker.verify.metricsfile import write_metrics
+from mirrormaker.commands.verify import write_metrics
 from mirrormaker.verify.result import ScopeResult, VerifyResult
 from tests.mirrormaker.test_verify_commands import settings
 

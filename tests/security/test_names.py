@@ -23,7 +23,7 @@ from mirrormaker.attention import view
 from mirrormaker.commands.status import shown
 from mirrormaker.config import from_yaml
 from mirrormaker.http.metrics import MirrorMetrics
-from mirrormaker.http.page import page
+from mirrormaker.http.server import page
 from mirrormaker.offsetmap.file import FileStorage, MapUnwritable, file_of
 from mirrormaker.status import StatusLine
 from sparkpipeline.paths import FinalName, Hour, StagedName

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirrormaker.profile.bottleneck import FAR_S, Profile, Side, bottleneck, lines
-from mirrormaker.profile.stages import STAGES
+from mirrormaker.profile.bottleneck import FAR_S, STAGES, Profile, Side, bottleneck, lines
 
 NEAR = Side(waiting=0.9, moving=0.05, soonest_s=0.001, requests=1000, bytes=10**9)
 QUIET = Side(waiting=0.1, soonest_s=0.001, requests=1000, bytes=10**9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrormaker.profile.stages import stage_of, waits_of
+from mirrormaker.profile.bottleneck import stage_of, waits_of
 
 HUB = [("gevent.hub", "run")]
 CARRY = [("mirrormaker.flow", "_forward"), ("mirrormaker.flow", "carry"), ("groundwork.tasks", "_run"), *HUB]
