@@ -13,7 +13,7 @@
 Keys and values are bytes or None.  None alone is an error: a forgotten `return` would empty a topic.  An error, and
 what a handler raises, parks the partition with the reason: nothing is lost.
 
-What it gives back becomes the same outputs as the columns of message.set.handler (mirrormaker.sethandler).
+What it returns becomes the same outputs as the columns of message.set.handler (mirrormaker.sethandler).
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _messages(rows: Rows, speaks: Dialect) -> Iterator[_MessageRow]:
 
 @dataclass(slots=True)
 class _Made:
-    """What a handler made of messages since the last outputs, in columns; topics, partitions and header blocks of the
-    rows that have one."""
+    """Results of a handler since the last outputs, in columns; topics, partitions and header blocks of the rows that
+    have one."""
 
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
@@ -122,7 +122,7 @@ class _Made:
 
 
 class MessageHandler(UserHandler):
-    """The message.handler of one flow."""
+    """message.handler of one flow."""
 
     option = "message.handler"
 
@@ -135,7 +135,7 @@ class MessageHandler(UserHandler):
         clock: Callable[[], float],
         instead: Callable[[Message, MessageHandlerFailed], Sequence[Output]],
     ) -> Iterator[Outputs | None]:
-        """What the handler wants sent for messages of a source partition, in order.  speaks: the source's dialect.
+        """Yield what the handler sends for messages of a source partition, in order.  speaks: the source's dialect.
 
         Once it has been called for TURN_S by the clock it yields what there is, or None inside of an entry of 0.7:
         others should have a turn.  instead(message, failure): records that are sent in place of a message it failed

@@ -233,7 +233,7 @@ class TargetOptions(ProducerConfig):
 
     @property
     def address(self) -> str:
-        """Where it is, for a reader: its bootstrap brokers, of 0.7 its ZooKeeper."""
+        """Return the target's address for a reader: its bootstrap brokers, of 0.7 its ZooKeeper."""
         return ",".join(f"{host}:{port}" for host, port in self.brokers) or self.zookeeper
 
     @property
@@ -278,7 +278,7 @@ class TargetOptions(ProducerConfig):
 
 @dataclass(frozen=True, slots=True)
 class TopicOverride(Options):
-    """What is different for some topics: an entry of `mirror.topic.overrides`."""
+    """Options of some topics: an entry of `mirror.topic.overrides`."""
 
     SECTION: ClassVar = "mirror."
     topics: str = option("topics", "", "the source topics it is for: a Java regex, commas mean 'or'", required=True)
@@ -314,14 +314,14 @@ class TopicOverride(Options):
 
     @property
     def options(self) -> dict[str, object]:
-        """What it gives, by key."""
+        """Return the options that the entry gives, by key."""
         values = {spec.key: getattr(self, name) for name, spec in specs(type(self)).items() if name != "topics"}
         return {key: value for key, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorOptions(Options):
-    """What is mirrored from sources to target, and how."""
+    """Options of what is mirrored, and how."""
 
     SECTION: ClassVar = "mirror."
     MEANT: ClassVar = {
@@ -576,7 +576,7 @@ class MirrorOptions(Options):
             )
 
     def worker_problems(self) -> Iterable[str]:
-        """Why this cannot be run in several processes: sentences."""
+        """Yield sentences saying why this cannot be run in several processes."""
         if self.workers > MAX_WORKERS:
             yield f"'workers' is {self.workers}: at most {MAX_WORKERS}; more than CPU cores gain nothing"
         if self.workers > 1 and self.resume == "target-end":
@@ -591,7 +591,7 @@ class MirrorOptions(Options):
         return self.guarantee == "exactly-once"
 
     def for_topic(self, topic: str) -> TopicOverride:
-        """What is different for a source topic; None where nothing is."""
+        """Return the options of a source topic that differ; None for the others."""
         found: dict[str, Any] = {}
         for override in self.overrides:
             if Whitelist(override.topics).matches(topic):
@@ -600,7 +600,7 @@ class MirrorOptions(Options):
         return TopicOverride(topics=topic, **found)
 
     def policies(self, topic: str) -> Policies:
-        """What is done about the bad messages of a source topic."""
+        """Return the policies for the bad messages of a source topic."""
         found = self.for_topic(topic)
         return Policies(**{kind: getattr(found, name) or getattr(self, name) for kind, name in POLICY_FIELDS.items()})
 

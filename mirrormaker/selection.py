@@ -254,12 +254,12 @@ class Selection:
             return Explanation(topic, False, rule)
         return Explanation(
             topic,
-            True,
-            rule,
-            self.target(topic),
-            self.naming(topic),
-            tuple(self._overridden(topic)),
-            self.refusal(topic, target_is_source),
+            mirrored=True,
+            rule=rule,
+            target=self.target(topic),
+            naming=self.naming(topic),
+            overrides=tuple(self._overridden(topic)),
+            refused=self.refusal(topic, target_is_source),
         )
 
     def _overridden(self, topic: str) -> Iterator[str]:

@@ -41,7 +41,7 @@ Data = Sequence[bytes | None]
 
 
 class Drop(enum.Enum):
-    """The type of DROP."""
+    """Type of DROP."""
 
     DROP = "drop"
 
@@ -179,7 +179,7 @@ class Outputs(NamedTuple):
 
 
 class Handled(NamedTuple):
-    """What a handler gave back.
+    """Result of a handler.
 
     kept: of each message that it got whether it is among them; None: they are not simply some of those, unchanged.
     """
@@ -188,15 +188,15 @@ class Handled(NamedTuple):
     kept: list[bool] | None
 
     def outputs(self, rows: Rows) -> Outputs:
-        """What to send for these messages.  LocalError for headers that are none."""
+        """Return what is sent for these messages.  Raises LocalError if headers cannot be encoded."""
         given = self.columns
         columns = as_list(given.offsets), as_list(given.keys), as_list(given.values), as_list(given.timestamps_ms)
         return Outputs(Rows(*columns, rows.resume_at, blocks_of(given, rows)), given.topics, given.partitions)
 
 
 class UserHandler:
-    """What both forms of handlers share: the function of one flow, checks of what it gives back, counts of what it
-    drops.
+    """Function of one flow, with checks of what it returns and counts of what it drops; both forms of handlers share
+    it.
 
     name: as configured; source: the flow's, for the log; target: its dialect.  dropped: messages that the handler
     dropped since the start, by source topic.
@@ -263,12 +263,12 @@ class UserHandler:
 
 
 class SetHandler(UserHandler):
-    """The message.set.handler of one flow."""
+    """message.set.handler of one flow."""
 
     option = "message.set.handler"
 
     def handled(self, source: TopicPartition, rows: Rows) -> Handled:
-        """What the handler wants sent for messages of a source partition.
+        """Return what the handler sends for messages of a source partition.
 
         Raises MessageHandlerFailed: names the first wrong message where it is known, else all of them.
         """
@@ -308,7 +308,7 @@ class SetHandler(UserHandler):
         return Handled(given, kept)
 
     def count_dropped(self, source: TopicPartition, rows: Rows, handled: Handled) -> None:
-        """Count the messages that are not in what the handler gave back: once that is going to be sent."""
+        """Count the messages that are not in what the handler returned, once that is going to be sent."""
         given, kept = handled
         if kept is not None:
             if not all(kept):
@@ -328,7 +328,7 @@ class SetHandler(UserHandler):
             self._drop(source, first, gone)
 
     def _check_lengths(self, source: TopicPartition, rows: Rows, given: MessageColumns) -> None:
-        """That columns have a value for each row.  Raises MessageHandlerFailed."""
+        """Check that columns have a value for each row.  Raises MessageHandlerFailed."""
         lengths = {name: len(column) for name in COLUMNS if (column := getattr(given, name)) is not None}
         if len(set(lengths.values())) != 1:
             there = ", ".join(f"{count} {name}" for name, count in lengths.items())
@@ -368,7 +368,7 @@ def _kept(given: MessageColumns, before: Sequence[list[Any] | None]) -> list[boo
 
 
 def blocks_of(given: MessageColumns, rows: Rows) -> list[bytes | None] | None:
-    """The header blocks of what a handler gave back for these messages.  LocalError for what are no headers."""
+    """Return the header blocks of what a handler returned for these messages.  Raises LocalError for other headers."""
     if given.headers is not None:
         return [packed(headers) if headers else None for headers in given.headers]
     if rows.headers is None:

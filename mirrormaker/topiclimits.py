@@ -18,7 +18,7 @@ USERS = 3  # sources in a sentence
 
 
 class TopicLimits(NamedTuple):
-    """Limits.  of_topic: partitions of a topic.  in_all: partitions that the target may have, whoever created them.
+    """Limits.  of_topic: partitions of a topic.  in_all: partitions that the target may have in all.
     a_minute: topics that one process creates within a minute."""
 
     of_topic: int = 1_000

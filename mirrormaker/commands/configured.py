@@ -64,7 +64,8 @@ def configuration(
     workers: int | None = None,
     **flags: str | None,
 ) -> Configuration:
-    """The configuration a command line names.  Raises OptionError, and click.UsageError for what contradicts itself.
+    """Return the configuration that a command line names.  Raises OptionError, and click.UsageError for what
+    contradicts itself.
 
     without_effect: sentences on flags that change nothing; they become warnings.  log_level, log_format, workers: in
     place of the configuration's.
@@ -136,7 +137,7 @@ def _configuration(
 @click.option(
     "--profile-seconds",
     type=click.FloatRange(1, PROFILE_MAX_S),
-    help="Once it mirrors, print where the time of so many seconds went, and the bottleneck; then mirror on.",
+    help="Once it mirrors, take a profile of that many seconds: print the stages and the bottleneck; then go on.",
 )
 @configured
 def run(file: Path | None, *, as_worker: str | None, profile_seconds: float | None, **flags: Any) -> int:
@@ -232,7 +233,7 @@ def verify(file: Path | None, *, asked: VerifyFlags, **flags: Any) -> int:
 
 
 def topics(mirror: MirrorOptions) -> str:
-    """Which topics are mirrored, in words."""
+    """Return which topics are mirrored, in words."""
     if not mirror.whitelist:
         return f"all topics but {filter_text(mirror.blacklist)}"
     but = f" but not {filter_text(mirror.blacklist)}" if mirror.blacklist else ""

@@ -79,7 +79,7 @@ class ConfiguredCommand(Command):
 
 
 def spelled_out(args: Sequence[str], params: Sequence[click.Parameter]) -> list[str]:
-    """The same command line with the original's flags spelled out: -consumer.config and --consumer.c as
+    """Return a command line with the original's flags spelled out: -consumer.config and --consumer.c as
     --consumer.config."""
     options = {name: param for param in params if isinstance(param, click.Option) for name in param.opts}
     originals = [*TAKEN, *(flag for one in WITHOUT_EFFECT for flag in one.flags)]
@@ -104,7 +104,7 @@ def spelled_out(args: Sequence[str], params: Sequence[click.Parameter]) -> list[
 
 
 def original_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The original's flags, as options of a click command.
+    """Return the original's flags, as options of a click command.
 
     It is also passed without_effect: a sentence for each flag that was given and changes nothing.
     """

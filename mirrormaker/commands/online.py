@@ -157,7 +157,7 @@ def warn_of_sizes(configuration: Configuration, seen: Sequence[tuple[SourceOptio
 
 
 def _limits(option: str, hosts: str, security: ZkSecurity, topics: Iterable[str]) -> dict[str, int]:
-    """The limits of topics; none where ZooKeeper is not given or does not answer (any more)."""
+    """Return the limits of topics; empty if ZooKeeper is not given or does not answer."""
     if not hosts:
         return {}
     try:
@@ -275,7 +275,7 @@ def _impossible(new: Mapping[str, str], there: Collection[str], asked: Dialect |
 
 
 def _changed(told: Explanation, partitions: int, view: ClusterView, rules: RouteRules) -> bool:
-    """Whether the target topic would be created, or grown."""
+    """True if the target topic would be created, or grown."""
     there = len(view.partitions(told.target))
     return not there or (there < partitions and rules.grows(told.topic))
 
@@ -299,7 +299,7 @@ def _row(
 
 
 def source_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], dict[TopicPartition, str]]:
-    """The partitions of every topic of a source, and who of the group owns them.
+    """Return the partitions of every topic of a source, and the members of the group that own them.
 
     Raises Unreachable, ChrootMissing, ConsumerError.
     """
@@ -313,7 +313,7 @@ def source_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], 
 
 
 def _coordinated_topics(source: SourceOptions) -> tuple[dict[str, list[PartitionId]], dict[TopicPartition, str]]:
-    """The same of a source whose group Kafka's coordinator keeps."""
+    """Return partitions and owners of a source whose group Kafka's coordinator keeps."""
     versions = ClusterVersions(source.version)
     view = source_view(source, TIMEOUT_S, versions)
     links = Links(source.client_name, versions.connect(source.kafka_security.connect(connect)), int(TIMEOUT_S * 1000))

@@ -87,8 +87,8 @@ class TargetSettings(NamedTuple):
 def target_settings(
     target: TargetOptions, view: ClusterView, there: ClusterVersions, names: Collection[str]
 ) -> TargetSettings:
-    """Asked of the brokers from 0.11 on; before, ZooKeeper has what topics have set.  Raises Unreachable, LinkLost,
-    zkconsumer's Unreachable, ConsumerError."""
+    """Return the settings of target topics: from 0.11 on the brokers', before that those in ZooKeeper.  Raises
+    Unreachable, LinkLost, zkconsumer's Unreachable, ConsumerError."""
     present = [name for name in names if view.partitions(name)]
     with target_admin(target, view, there) as admin:
         if admin.describes:

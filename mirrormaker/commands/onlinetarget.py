@@ -45,7 +45,7 @@ EXACTLY_ONCE = "delivery.guarantee: exactly-once"
 
 @named("target")
 def target_view(target: TargetOptions, versions: ClusterVersions | None = None) -> ClusterView:
-    """All topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
+    """Return all topics and brokers of the target; asking for all creates none.  Raises Unreachable, ChrootMissing,
     WrongVersion, ConsumerError."""
     speaks = expected(target.version).through(target.security_protocol)
     if not speaks.describes_itself:
@@ -104,7 +104,7 @@ def require_coordinator(
     configuration: Configuration, view: ClusterView, there: ClusterVersions, source: SourceOptions, found: SourceView
 ) -> None:
     """Raise NoTransactions if the target refuses the transactional ids of a source to this client, and Unreachable if
-    nobody coordinates them.  Without __transaction_state it is not asked: that would create it.
+    no broker coordinates them.  Without __transaction_state it is not asked: that would create it.
     """
     mirror, target = configuration.mirror, configuration.target
     if not mirror.exactly_once or TRANSACTIONS_TOPIC not in view.topics or not found.topics:

@@ -141,7 +141,7 @@ Each of these is an error in the options of a consumer or producer, which says w
 
 
 def page() -> str:
-    """The whole page, as markdown."""
+    """Return the whole page, as markdown."""
     of_consumer, of_producer = _rows(ConsumerConfig), _rows(ProducerConfig)
     both = [row for row in of_consumer if row in of_producer and row.startswith(CONNECTIONS)]
     head, _, rest = _short(reference(FileOptions, "###", "other name")).partition("### `mirror`")
@@ -197,7 +197,7 @@ def _one_row_a_meaning(page: str) -> str:
 
 
 def _target_rows(producer: Container[str], both: Container[str]) -> Iterator[str]:
-    """Rows of a target that differ from the producer's; credentials and TLS of its ZooKeeper in one row."""
+    """Yield the rows of a target that differ from the producer's; credentials and TLS of its ZooKeeper in one row."""
     same = []
     for row in _rows(TargetOptions):
         if row.startswith("| `target.zookeeper.") and row.replace("target.zookeeper", "zookeeper") in both:
@@ -213,7 +213,7 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def _grouped(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Rows (key, what it is, …), the keys of equal rows in one; in the order of their first keys."""
+    """Yield rows (key, what it is, …), the keys of equal rows in one, in the order of their first keys."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for key, *others in rows:
         groups.setdefault(tuple(others), []).append(f"`{key}`")
@@ -222,7 +222,7 @@ def _grouped(rows: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
 
 
 def _of_files(rows: Mapping[str, Iterable[tuple[str, ...]]]) -> Iterator[tuple[str, ...]]:
-    """Rows of two files or programs as one: (key, …, the names of those that have the row)."""
+    """Yield the rows of two files or programs as one: (key, …, the names of those that have the row)."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name, of_one in rows.items():
         for row in of_one:

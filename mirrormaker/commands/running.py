@@ -31,14 +31,14 @@ source_option = click.option("--source", help="Name of the source; default: all 
 
 
 def split_file(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The FILE that a command line begins with, if it does, and the other words."""
+    """Return the FILE that a command line begins with, or None, and the other words."""
     if words and (os.sep in words[0] or words[0].endswith(SUFFIXES)):
         return Path(words[0]), list(words[1:])
     return None, list(words)
 
 
 def ask(file: Path | None, socket_path: Path | None, command: str, **arguments: Any) -> Any:
-    """The answer of the running mirror.  Ends the command where none answers, or it refuses."""
+    """Return the answer of the running mirror.  Ends the command if no mirror answers, or if it refuses."""
     with explained():
         return next(opened(file, socket_path).answers(command, _given(arguments)))
 
@@ -87,7 +87,7 @@ def opened(file: Path | None, socket_path: Path | None) -> Connection:
 
 
 def configured_socket(file: Path) -> str:
-    """What the file says about its control socket; "": nothing, or it may not be read by this user."""
+    """Return the file's control socket; "" if it names none, or this user may not read it."""
     if file.suffix == ".properties":
         return ""
     try:
@@ -99,7 +99,7 @@ def configured_socket(file: Path) -> str:
 
 
 def _only_one() -> Path:
-    """The socket of the only mirror that runs here.  Raises NoMirror, click.UsageError."""
+    """Return the socket of the only mirror that runs here.  Raises NoMirror, click.UsageError."""
     found = all_sockets(os.environ)
     alive = []
     for place in found:
@@ -121,7 +121,7 @@ def _only_one() -> Path:
 
 
 def say(sentences: Sequence[str]) -> None:
-    """What the mirror did, a line each."""
+    """Print what the mirror did, a line each."""
     for sentence in sentences:
         print_text(sentence)
 

@@ -41,7 +41,7 @@ def folder(name: str) -> Path:
 
 
 def samples() -> dict[str, Path]:
-    """The sample configurations by name: `mirror` for mirror.yaml, any other file by its path below conf."""
+    """Return the sample configurations by name: `mirror` for mirror.yaml, any other file by its path below conf."""
     top = folder(CONF)
     paths = [path for path in sorted(top.rglob("*")) if path.is_file()]
     named = {str(path.relative_to(top)): path for path in paths}
@@ -49,12 +49,12 @@ def samples() -> dict[str, Path]:
 
 
 def units() -> dict[str, Path]:
-    """The unit files by name."""
+    """Return the unit files by name."""
     return {path.name: path for path in sorted(folder(UNITS).iterdir())}
 
 
 def about(path: Path) -> str | None:
-    """The first comment of a file, up to the end of its first sentence or clause; None: it has none."""
+    """Return the first sentence or clause of a file's first comment, or None without a comment."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
     return re.split(r"(?<=\w)[:.](?: |$)", first.removeprefix("# "))[0] if first.startswith("# ") else None
 

@@ -84,7 +84,7 @@ def _show(report: Report, output: str, watch: bool) -> None:
 
 
 def shown(report: Report, columns: int | None) -> Iterable[str]:
-    """The lines of a report, for a terminal so wide; None: as wide as they are."""
+    """Yield the lines of a report, for a terminal of that width; None does not cut them."""
     yield from (printable(line, keep="") for line in (*_summary(report), *_reasons(report)))
     if report["partitions"]:
         yield ""
@@ -118,7 +118,8 @@ def _summary(report: Report) -> Iterable[str]:
 
 
 def _memory(source: Row) -> str:
-    """What is fetched and not acknowledged, and which topics of it wait: 52.0 of 67.1 MB; 48.0 MB wait: news 48.0 MB"""
+    """Return how much is fetched and not acknowledged, and which topics wait: 52.0 of 67.1 MB; 48.0 MB wait: news
+    48.0 MB"""
     said = f"{source['held_bytes'] / 1e6:,.1f} of {source['max_bytes'] / 1e6:,.1f} MB"
     rows = sorted(source["waiting_bytes"].items(), key=lambda row: -row[1])
     if not rows:
@@ -209,7 +210,7 @@ def _or_dash(value: int | None) -> str:
 
 
 def table(rows: Sequence[Mapping[str, str]], columns: int | None, several_sources: bool = True) -> Iterable[str]:
-    """Aligned lines; where they are too wide for so many columns, the least wanted are left out and the last is cut."""
+    """Yield aligned lines; if they are too wide, the least wanted columns are left out and the last is cut."""
     kept = [name for name in COLUMNS if several_sources or name != "source"]
     widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in kept}
     if columns is not None:

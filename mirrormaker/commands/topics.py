@@ -69,7 +69,7 @@ def topics(words: Sequence[str], *, socket_path: Path | None, source: str | None
 def _of_running(
     file: Path | None, socket_path: Path | None, source: str | None, names: list[str]
 ) -> Mapping[str, Any] | None:
-    """What the running mirror says; None: none runs, and the file says where its sources are."""
+    """Return what the running mirror says, or None if no mirror runs and the file names the sources."""
     arguments = {"topics": names} | ({"source": source} if source else {})
     try:
         found: Mapping[str, Any] = next(opened(file, socket_path).answers("topics", arguments))
@@ -85,7 +85,8 @@ def _of_running(
 
 
 def _of_clusters(configuration: Configuration, only: str | None, names: list[str]) -> Mapping[str, Any]:
-    """The same from the sources themselves.  Ends the command for a source or topic that does not exist."""
+    """Return the rows as the sources themselves show them.  Ends the command for a source or topic that does not
+    exist."""
     from mirrormaker.commands.online import source_topics  # connects: loaded only then
 
     sources = [source for source in configuration.sources if only in (None, source.name)]

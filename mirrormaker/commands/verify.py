@@ -115,7 +115,7 @@ def write_metrics(path: Path, name: str, code: int, found: VerifyResult | None, 
 
 
 def _complete_s(path: Path) -> float | None:
-    """When everything was compared before, as the file says; None: it does not."""
+    """Return when everything was compared before, as the file says, or None."""
     try:
         said = _COMPLETE.search(path.read_text(encoding="utf-8", errors="replace"))
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def _complete_s(path: Path) -> float | None:
 
 
 def lines(name: str, code: int, found: VerifyResult | None, at_s: float, complete_s: float | None) -> Iterator[str]:
-    """Return the lines of the file.  complete_s: when everything was compared last; None: never."""
+    """Yield the lines of the file.  complete_s: when everything was compared last; None: never."""
     label = f'name="{name.translate(_ESCAPED)}"'
 
     def gauge(what: str, help: str, values: dict[str, float]) -> Iterator[str]:

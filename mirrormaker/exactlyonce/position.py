@@ -79,7 +79,7 @@ def name_of(prefix: str, source: str, tp: TopicPartition) -> str:
     """Return the name of a source partition in the target: its transactional id, and the group of its position.
 
     The name is PREFIX-SOURCE-TOPIC-PARTITION.  Each partition has its own, because its owner must fence its previous
-    owner and nobody else.  If prefix or source contain "-", or the partition belongs to 0.7 (BROKER-INDEX), the lengths
+    owner alone.  If prefix or source contain "-", or the partition belongs to 0.7 (BROKER-INDEX), the lengths
     of prefix, source and topic are appended, so that no two partitions of any mirrors have the same name:
 
         mirror-eu-west-orders-0             prefix mirror, source eu, topic west-orders

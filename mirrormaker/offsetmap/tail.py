@@ -1,7 +1,7 @@
 """The tail of a target partition: its messages from an offset on, once nothing sent before can be stored any more.
 
 the log end offset stays the same for a whole request time-out: no request is in flight
-a log that ends before that, since another broker leads it, is begun anew
+a log that ends before that, since another broker leads it, is read again
 then its messages from the offset on, up to that end (which consumers may see a moment later)
 
 Of transactions, as a mirror leaves them that copied exactly once before, it has what was committed: markers and
@@ -29,11 +29,11 @@ LONGEST_TAIL = 2_000_000  # messages: more than a map that was kept leaves
 
 
 class _EndWasCut(Exception):
-    """The log ends before the end that was to be read to: another broker leads it, and never had the rest."""
+    """Raised if the log ends before the end to read to: another broker leads it, and never had the rest."""
 
 
 class TailRefused(LocalError):
-    """The tail cannot be what this mirror wrote; a sentence."""
+    """Raised if the tail cannot be what this mirror wrote; a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class Tail:
     skips: tuple[tuple[int, int], ...] = ()
 
     def offset(self, index: int) -> int:
-        """Where the message of a digest stands."""
+        """Return the offset of a digest's message."""
         return self.begin + index + sum(count for at, count in self.skips if at <= index)
 
 
 def digest(key: bytes | None, value: bytes | None) -> int:
-    """What is compared of a message: its key and value, and how long each is."""
+    """Return what is compared of a message: key and value, and the length of each."""
     check = 0
     for part in (key, value):
         check = crc32(LENGTH.pack(-1 if part is None else len(part)), check)
@@ -74,7 +74,7 @@ class TailReader:
         self._lock = Lock()  # one request at a time: many partitions are read at once, each would open connections
 
     def read(self, tp: TopicPartition, begin: int | None, wanted: Callable[[], bool]) -> Tail | None:
-        """The tail from begin on; None: from the end, to see whether the log is empty.
+        """Return the tail that begins at `begin`; None: at the end, to see if the log is empty.
 
         Returns None once wanted() is false.  Raises TailRefused, and WireError while no broker answers: try again.
         """
@@ -155,5 +155,5 @@ class TailReader:
 
 
 def _lengths(kept_back: Iterable[tuple[int, int]], position: int) -> dict[int, int]:
-    """How many offsets transactions have used up from an offset on, not before position."""
+    """Return how many offsets from `offset` on, not before position, transactions have used up."""
     return {max(first, position): behind - max(first, position) for first, behind in kept_back if behind > position}

@@ -28,7 +28,7 @@ class Hashes(Protocol):
 
 
 def aligned(source: Iterable[Hashes], target: Iterable[Hashes]) -> tuple[Side, int] | None:
-    """The side that holds more, and the offset there from which on both hold the same; None: it is not known.
+    """Return the side that holds more, and the offset there at which both begin to hold the same, or None.
 
     source, target: messages of one partition from where each log begins.
     """
@@ -55,7 +55,7 @@ class _Log:
         self._kept: list[tuple[list[int], list[int]]] = []
 
     def head(self) -> list[int]:
-        """The first fingerprints, HEAD of them at most."""
+        """Return the first fingerprints, HEAD of them at most."""
         head: list[int] = []
         while len(head) < HEAD and (batch := next(self._found, None)) is not None:
             self._kept.append(_listed(batch))
@@ -63,14 +63,14 @@ class _Log:
         return head[:HEAD]
 
     def walk(self) -> Iterator[tuple[list[int], list[int]]]:
-        """All of them from the first on, with their offsets, a set at a time."""
+        """Yield all fingerprints with their offsets, a set at a time."""
         yield from self._kept
         self._kept = []
         yield from map(_listed, self._found)
 
 
 class _Finder:
-    """Where the other log's beginning is found in this one."""
+    """Search for the other log's beginning in this one."""
 
     def __init__(self, head: list[int]) -> None:
         self._head = {*head}
@@ -80,7 +80,7 @@ class _Finder:
         self._window = LOOKED_AT if len(head) >= WANTED else len(head)
 
     def feed(self, hashes: list[int], offsets: list[int]) -> int | None:
-        """The place, once the messages that follow it were fed."""
+        """Return the place once the messages that follow it were fed."""
         head = self._head
         if not self._hits and head.isdisjoint(hashes):
             return None
@@ -97,7 +97,7 @@ class _Finder:
         return None
 
     def end(self) -> int | None:
-        """The place where this log ended behind it, with fewer messages than are wanted."""
+        """Return the place if this log ended behind it, with fewer messages than are wanted."""
         if len(self._last) >= FEWEST and self._hits >= len(self._last) * WANTED / LOOKED_AT:
             return self._last[0][1]
         return None

@@ -62,8 +62,7 @@ class TargetBounds:
 
     @property
     def deleted(self) -> int:
-        """How many of its first offsets retention (or DeleteRecords) has deleted; 0: it begins behind them for another
-        reason."""
+        """Return how many of the first offsets retention (or DeleteRecords) has deleted."""
         return self.log_start if self.begins == self.log_start else 0
 
 
@@ -82,7 +81,7 @@ class SourceCluster:
 
 
 def read_source(options: SourceOptions, mirror: MirrorOptions, only: TopicFilter | None) -> SourceCluster:
-    """What is mirrored of a source.  only: of these topics.  Raises what probe_source raises."""
+    """Return the topics of a source that are mirrored.  only: of these.  Raises what probe_source raises."""
     seen = probe_source(options, mirror, CONNECT_S)
     names = [topic for topic in seen.topics if only is None or only.matches(topic, exclude_internal=False)]
     speaks = expected(options.version)
@@ -97,7 +96,7 @@ def read_source(options: SourceOptions, mirror: MirrorOptions, only: TopicFilter
 
 
 def compacted_topics(zk: Any, topics: Collection[str]) -> frozenset[str]:
-    """The topics whose settings in ZooKeeper say that they are compacted."""
+    """Return the topics whose settings in ZooKeeper say that they are compacted."""
     asked = {topic: zk.get_async(f"/config/topics/{topic}") for topic in topics}
     return frozenset(topic for topic, answer in asked.items() if _compacted(answer))
 
@@ -114,7 +113,7 @@ def _compacted(answer: Any) -> bool:
 
 
 def committed(source: SourceCluster, tps: Collection[TopicPartition], zk: Any) -> dict[TopicPartition, int]:
-    """The group's committed offsets, in whichever store it keeps them; partitions without one are left out.
+    """Return the group's committed offsets, from the store that keeps them; partitions without one are left out.
 
     zk: a client of the source's ZooKeeper; None of a group that Kafka coordinates.  An offset of an earlier topic of
     the same name is none.  Raises KazooException, ConsumerError, WireError.
@@ -163,7 +162,7 @@ def _in_kafka(source: SourceCluster, tps: Collection[TopicPartition], zk: Any) -
 
 
 def _has_member(source: SourceCluster, zk: Any) -> bool:
-    """Whether a member of the group is registered in ZooKeeper; yes, where that cannot be known."""
+    """True if a member of the group is registered in ZooKeeper, or if that cannot be known."""
     if zk is None:
         return True
     try:

@@ -24,7 +24,7 @@ Last = tuple[int, int, int]  # fingerprint or _TOMBSTONE, offset, partition
 
 
 class LastByKey:
-    """The last messages of a share of all keys.  shares: how many there are now, which may grow in the first one."""
+    """Last messages of a share of all keys.  shares: how many there are now, which may grow in the first one."""
 
     def __init__(self, share: int = 0, shares: int = 1, limit: int = KEYS) -> None:
         self.share = share

@@ -45,7 +45,7 @@ class Piece:
 
 
 class Logs:
-    """The logs of one cluster.  name: for sentences, "the target" or "source dc1".
+    """Logs of one cluster.  name: for sentences, "the target" or "source dc1".
 
     unknown: partitions whose ends no broker tells, each with a sentence; nothing more is asked about them.
     """
@@ -89,15 +89,16 @@ class Logs:
     # ---- ends --------------------------------------------------------------------------------------------------------
 
     def earliest(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where each log begins; those that become unknown are left out, here and below."""
+        """Return where each log begins; logs that become unknown are left out, here and below."""
         return self._known(tps, EARLIEST)
 
     def ends(self, tps: Collection[TopicPartition], *, replicated: bool = True) -> dict[TopicPartition, int]:
-        """Where each log ends, as far as it is replicated and no transaction is open, or as its leader has it."""
+        """Return where each log ends, as far as it is replicated and no transaction is open, or as its leader has
+        it."""
         return self._known(tps, LATEST, CONSUMER if replicated or not self.dialect.describes_itself else DEBUGGING)
 
     def at_time(self, tps: Collection[TopicPartition], time_ms: int) -> dict[TopicPartition, int]:
-        """The offset of each log from which on everything of that time and later is found.
+        """Return the offset of each log at which everything of that time and later begins.
 
         From 0.10.1 on by the messages' timestamps; before by files of the log, whose first offset may be much older.
         """
@@ -156,13 +157,13 @@ class Logs:
                 return
 
     def _behind(self, columns: Columns, damage: CorruptMessage, until: int) -> int:
-        """Where to go on behind damage: only offsets of messages can be counted on."""
+        """Return where to resume behind damage, which takes offsets that count messages."""
         if not self.dialect.offsets.count_messages:
             return until
         return max(columns.resume_at, damage.offset if damage.offset is not None else 0) + 1
 
     def message(self, tp: TopicPartition, offset: int) -> Columns | None:
-        """The set that holds an offset; None: it could not be read again."""
+        """Return the set that holds an offset, or None if it could not be read again."""
         found = next(chain(self.read(tp, offset, offset + 1), [None]))
         return found.columns if isinstance(found, Piece) else None
 

@@ -62,7 +62,7 @@ class Odd:
 
 @dataclass(slots=True)
 class Matched:
-    """What has no partner.  cut, older: so many that are not compared, of the source and of the target."""
+    """Messages without a partner.  cut, older: so many that are not compared, of the source and of the target."""
 
     missing: Odd = field(default_factory=Odd)
     duplicated: Odd = field(default_factory=Odd)
@@ -71,7 +71,7 @@ class Matched:
     older: int = 0
 
     def add(self, other: Matched) -> None:
-        """What another share brought."""
+        """Add the result of another share."""
         self.missing.add(other.missing)
         self.duplicated.add(other.duplicated)
         self.foreign.add(other.foreign)
@@ -129,7 +129,8 @@ class Rows:
 
 
 def match(source: Rows, optional: Sequence[int], target: Rows, cut: Cut, vector: bool = HAS_NUMPY) -> Matched:
-    """The messages of both sides that have no partner.  optional: fingerprints of optional messages of the source."""
+    """Return the messages of both sides that have no partner.  optional: fingerprints of optional messages of the
+    source."""
     if vector:
         return _vector_match(source, optional, target, cut)
     return _plain_match(source, optional, target, cut)
@@ -250,7 +251,7 @@ class Buckets:
             sums[at] = sums[at] + (each if side == SOURCE else -each) & MASK
 
     def shares(self, optional: Iterable[int], rows: int) -> Shares:
-        """The buckets that differ, and those that optional messages fall into, in shares of about `rows` messages."""
+        """Return the buckets that differ, or that optional messages fall into, in shares of about `rows` messages."""
         ours, theirs = self._counts[SOURCE], self._counts[TARGET]
         loose = {int(each) >> 64 - BITS for each in optional}
         odd = [n for n in self._differing() if n not in loose]
@@ -280,7 +281,7 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """What is read again: the share of each bucket, −1 for none.
+    """Shares to read again: the share of each bucket, or −1.
 
     unread: source messages in buckets that differ and are in no share, since that were too many; least: so many of them
     are missing at least, where no log lost its beginning.
@@ -293,7 +294,7 @@ class Shares:
     vector: bool
 
     def chosen(self, number: int, hashes: Any, offsets: Any) -> tuple[Any, Any]:
-        """The rows of one share."""
+        """Return the rows of one share."""
         if self.vector:
             import numpy as np
 
@@ -309,7 +310,7 @@ class Shares:
 
 
 class Tally:
-    """What one pass over both sides brings: rows while they are few, then sums only.
+    """Result of one pass over both sides: rows while they are few, then sums only.
 
     counts   messages by side and partition       optional   fingerprints of optional messages
     """
@@ -348,6 +349,6 @@ class Tally:
         return match(self._rows[SOURCE], self.optional, self._rows[TARGET], cut, self._vector)
 
     def shares(self) -> Shares:
-        """The scopes to read again, after more messages than memory may hold."""
+        """Return what to read again, if there were more messages than memory may hold."""
         assert self._buckets is not None
         return self._buckets.shares(self.optional, 2 * self._limit)

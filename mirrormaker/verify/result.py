@@ -89,7 +89,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """The whole.  notes: sentences about what was compared, and how; unreachable: why what is not compared is not."""
+    """Result of a comparison.  notes: sentences about what was compared, and how; unreachable: reasons for what was
+    not."""
 
     scopes: tuple[ScopeResult, ...]
     differences: tuple[Difference, ...]
@@ -120,7 +121,7 @@ class VerifyResult:
         }
 
     def sentence(self) -> str:
-        """The last line on stderr."""
+        """Return the last line on stderr."""
         rate = self.messages / max(self.seconds, 1e-3)
         read = f"{self.messages:,} messages of both clusters read in {self.seconds:.1f} s ({rate:,.0f}/s)"
         parts = [f"{self.total(name):,} {name.replace('_', ' ')}" for name in COLUMNS[4:-1] if self.total(name)]

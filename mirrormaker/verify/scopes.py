@@ -27,7 +27,7 @@ class SourcePartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceTopics:
-    """The topics of one source that are compared: their partitions by topic.
+    """Compared topics of one source: their partitions by topic.
 
     target_topic: the name of a source topic at the target; compacted: topics whose older values are deleted.
     """
@@ -41,7 +41,7 @@ class SourceTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What is compared as one.  partition None: a whole topic, for the reason why.  targets empty: they are missing.
+    """Unit of comparison.  partition None: a whole topic, for the reason why.  targets empty: they are missing.
 
     compacted: compared by the last message of each key.
     """
@@ -60,7 +60,7 @@ class Scope:
 def scopes(
     sources: Sequence[SourceTopics], target: Mapping[str, Sequence[PartitionId]], compacted: frozenset[str]
 ) -> list[Scope]:
-    """The scopes of all topics, by target topic.  target: its partitions by topic; compacted: of its topics."""
+    """Return the scopes of all topics, by target topic.  target: its partitions by topic; compacted: of its topics."""
     into: dict[str, list[tuple[SourceTopics, str]]] = {}
     for source in sources:
         for topic in source.partitions:

@@ -68,7 +68,7 @@ LetterName = tuple[str, str, str, int]  # source, topic, partition, offset
 
 
 class Letters:
-    """Which messages have records in the dead letter topic: runs of offsets, for a record may stand for any number."""
+    """Messages with records in the dead-letter topic: runs of offsets, because a record may cover any number."""
 
     def __init__(self, letters: Iterable[DeadLetter]) -> None:
         self._runs: dict[tuple[str, str, str], list[tuple[int, int]]] = {}
@@ -96,13 +96,13 @@ class Show(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What is compared.
+    """Request for a comparison.
 
     topics     these source topics only; None: all that are mirrored
     since_ms   messages of that time (Unix) and later; None: everything that the logs hold
     deep       all bytes of keys and values are hashed, and timestamps where both sides have them
     wait_s     so long may the group take to commit what the source held when the comparison began
-    first      so many differences of each kind are described
+    first      number of differences of each kind that are described
     """
 
     topics: TopicFilter | None = None
@@ -113,7 +113,7 @@ class Request:
 
 
 class NothingToCompare(Exception):
-    """The configuration leaves nothing that can be compared; a sentence."""
+    """Raised if the configuration leaves nothing to compare; a sentence."""
 
 
 def verify(
@@ -143,7 +143,7 @@ def refuse_changed(configuration: Configuration) -> None:
 
 @dataclass(slots=True)
 class _Reading:
-    """What reading one scope brought beside its messages."""
+    """Findings of reading one scope, beside its messages."""
 
     gaps: dict[tuple[Side, int], list[Gap]] = field(default_factory=dict)
     codecs: dict[Side, set[int]] = field(default_factory=lambda: {SOURCE: set(), TARGET: set()})
@@ -201,7 +201,7 @@ class _Verifier:
     # ---- before anything is read ---------------------------------------------------------------------------------
 
     def _sources(self) -> list[SourceCluster]:
-        """Those that are in reach.  Raises Unreachable where none is."""
+        """Return the sources in reach.  Raises Unreachable if there are none."""
         found: list[SourceCluster] = []
         last: ZooKeeperUnreachable | None = None
         for options in self._configuration.sources:
@@ -392,7 +392,7 @@ class _Verifier:
         return source, tp.topic, str(tp.partition), place.offset
 
     def _dead_letters(self) -> Letters:
-        """Which messages have records in the dead letter topic."""
+        """Return which messages have records in the dead-letter topic."""
         assert self._target is not None
         topic, found = self._configuration.mirror.dead_letter_topic, list[DeadLetter]()
         tps = [TopicPartition(topic, partition) for partition in self._view.partitions(topic)]
@@ -430,7 +430,7 @@ class _Verifier:
             reading.skipped.append((side, begins, offset))
 
     def _last_by_key(self, scope: Scope, reading: _Reading) -> tuple[Mapping[Side, int], Matched, int, int]:
-        """The same for a compacted topic."""
+        """Compare the last message of each key, for a compacted topic."""
         counts: dict[Side, int] = {SOURCE: 0, TARGET: 0}
         matched, share, shares = Matched(), 0, 1
         while share < shares:
@@ -455,7 +455,7 @@ class _Verifier:
         )
 
     def _gone_at_target(self, scope: Scope, reading: _Reading) -> str:
-        """Where the logs of a scope begin that retention deleted messages of at the target; "": there are none."""
+        """Return where the target's logs of a scope begin if retention deleted messages of them, else ""."""
         begin: list[str] = []
         for part, tp in enumerate(scope.targets):
             read = [gap.until for gap in reading.gaps.get((TARGET, part), ()) if gap.why == RETENTION]
@@ -467,7 +467,7 @@ class _Verifier:
     # ---- reading -------------------------------------------------------------------------------------------------
 
     def _hashed(self, scope: Scope, reading: _Reading, keys: bool = False) -> Iterator[tuple[Side, int, _Fingerprints]]:
-        """What is compared of a scope, the target first.  What is lost of it and damaged comes into `reading`."""
+        """Yield what is compared of a scope, the target first.  Lost and damaged messages go into `reading`."""
         for part, tp in enumerate(scope.targets):
             there = self._target_bounds[tp]
             for found in self._messages(scope, reading, TARGET, part, start=there.begins, until=there.until, keys=keys):
@@ -577,7 +577,7 @@ class _Verifier:
         return notes
 
     def _described(self, scope: Scope, kind: Kind, odd: Odd, reading: _Reading) -> Iterator[Difference]:
-        """The first differences of one kind, neighbours together."""
+        """Yield the first differences of one kind, neighbours together."""
         side = SOURCE if kind == MISSING else TARGET
         left = self._request.first
         parts = sorted({place.part for place in odd.first})
@@ -648,11 +648,11 @@ def _partition(scope: Scope) -> str:
 
 
 def _begins(logs: Logs, tps: Sequence[TopicPartition], since_ms: int | None) -> dict[TopicPartition, int]:
-    """The first offset to compare of each."""
+    """Return the first offset to compare of each."""
     first = logs.earliest(tps)
     return first if since_ms is None else _since(logs, first, since_ms)
 
 
 def _since(logs: Logs, first: Mapping[TopicPartition, int], since_ms: int) -> dict[TopicPartition, int]:
-    """The first offset of that time or later of each."""
+    """Return the first offset of that time or later of each."""
     return {tp: max(first[tp], at) for tp, at in logs.at_time(list(first), since_ms).items()}

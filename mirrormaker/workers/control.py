@@ -35,7 +35,7 @@ COMMANDS = ("status", "topics", "pause", "resume", "throttle", "parked", "retry"
 
 
 class Workers(Protocol):
-    """The supervisor, as far as commands need it."""
+    """Supervisor, as far as commands need it."""
 
     @property
     def serving(self) -> Sequence[WorkerProcess]: ...

@@ -207,7 +207,7 @@ class Supervisor:
 
     def _hangs(self, worker: WorkerProcess) -> bool:
         """True if a worker shows no sign of life for as long as systemd would wait, if it has a
-        watchdog.  Then the worker is to be ended."""
+        watchdog.  Then the worker must be ended."""
         limit_s = self._systemd.watchdog_s
         if limit_s is None or now() - worker.pinged_at < limit_s:
             return False

@@ -92,7 +92,7 @@ def _end_with_supervisor(fd: int) -> None:
 
 
 class SupervisorLink:
-    """The supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: its first message.
+    """Supervisor as a daemon sees it (mirrormaker.daemon.Supervisor).  begin: its first message.
 
     configuration: what this worker runs, as the supervisor last read it.  Workers read no file: if it was replaced
     meanwhile, they would run different configurations.
