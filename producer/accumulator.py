@@ -419,41 +419,28 @@ class Appender:
             self._wait(info, partition, deadline)
         return delivery
 
-    def put_values(
+    def put_all(
         self,
         topic: str,
         values: list[Any],
+        keys: list[Any] | None,
         deliveries: Deliveries,
         listener: Listener | None,
         *,
         headers: list[Headers | None] | None = None,
     ) -> None:
-        """Put messages without keys, all into one partition.  Raises the exceptions of Producer.send()."""
-        info = self._topic_info(topic)
-        data = self._encoded_all(topic, values)
-        self._put_all(info, None, self._rows(info, [None] * len(data), data, headers), deliveries, listener)
+        """Put messages, with as many keys (None: no key) and headers as values; without keys all into one partition.
 
-    def put_pairs(
-        self,
-        topic: str,
-        values: list[Any],
-        keys: list[Any],
-        deliveries: Deliveries,
-        listener: Listener | None,
-        *,
-        headers: list[Headers | None] | None = None,
-    ) -> None:
-        """Put messages with keys (None: no key), as many keys as values.  Raises the exceptions of Producer.send()."""
+        Raises the exceptions of Producer.send().
+        """
         info = self._topic_info(topic)
-        data = self._encoded_all(topic, values)
-        if not self._put_together(info, data, keys, deliveries, listener, headers=headers):
-            self._put_keyed(info, data, keys, deliveries, listener, headers=headers)
-
-    def _encoded_all(self, topic: str, values: list[Any]) -> Sequence[bytes | None]:
         data = self._plugins.encoded_all(topic, values)
         if not self._nulls and None in data:
             raise self._null(topic)
-        return data
+        if keys is None:
+            self._put_rows(info, None, self._rows(info, [None] * len(data), data, headers), deliveries, listener)
+        elif not self._put_together(info, data, keys, deliveries, listener, headers=headers):
+            self._put_keyed(info, data, keys, deliveries, listener, headers=headers)
 
     def _rows(
         self,
@@ -474,7 +461,7 @@ class Appender:
             sizes = [size + len(block or b"") for size, block in zip(sizes, blocks, strict=True)]
         return Rows(keys, data, sizes, self._stamp(), blocks)
 
-    def _put_all(
+    def _put_rows(
         self,
         info: TopicInfo,
         partition: PartitionId | None,
@@ -532,7 +519,7 @@ class Appender:
             name = None if key is None or not self._keys else self._plugins.encoded_key(info.topic, key)
             partition = None if key is None else self._choose(info, key, None)
             rows = self._rows(info, [name], [value], [one] if one else None)
-            self._put_all(info, partition, rows, deliveries, listener)
+            self._put_rows(info, partition, rows, deliveries, listener)
 
     def _topic_info(self, topic: str) -> TopicInfo:
         info = self._accumulator.topic(topic)

@@ -16,6 +16,23 @@ from producer.errors import raised_by_users
 log = logging.getLogger(__name__)
 
 
+def start_beside(name: str, run: Callable[[], object], own: bool) -> Callable[[], bool]:
+    """Start run() in a plain thread (own), or in a greenlet of the caller's hub.  Return a function that is True in it.
+
+    Raises NoThread.
+    """
+    if not own:
+        return TaskGroup().spawn(name, run).here
+    idents: list[int] = []
+
+    def live() -> None:
+        idents.append(threading.get_ident())
+        run()
+
+    start_plain_thread(live)
+    return lambda: threading.get_ident() in idents
+
+
 class Callbacks:
     """Queue of delivery callbacks, and the thread or greenlet that calls them (own: a thread, as for the event loop).
 
@@ -56,10 +73,7 @@ class Callbacks:
 
     def _start(self) -> None:
         if not self._running:
-            if self._own:
-                start_plain_thread(self._live)
-            else:
-                self._here = TaskGroup().spawn("deliveries", self._live).here
+            self._here = start_beside("deliveries", self._live, self._own)
             self._running = True
 
     def close(self, timeout_s: float) -> bool:
@@ -75,9 +89,6 @@ class Callbacks:
         return False
 
     def _live(self) -> None:
-        if self._own:
-            me = threading.get_ident()
-            self._here = lambda: threading.get_ident() == me
         while (calls := self._jobs.get()) is not None:
             for listener, delivery in calls:
                 with self._starting:

@@ -9,7 +9,7 @@ package declares in the group "producer.encoders", "producer.partitioners" or "p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from groundwork.installed import entry_points
@@ -23,12 +23,12 @@ from kafkawire.keyhashes import FAILS, KEYLESS, KeyIndexes
 from producer.config import ProducerConfig
 from producer.encoders import as_bytes
 from producer.errors import EncoderFailed, PartitionerFailed
-from producer.handlers import HANDLERS
+from producer.handlers import HANDLERS, CallbackHandler, EventHandler
 from producer.partitioners import default_of, is_pure, rule_of
 
 Encoder = Callable[[Any], bytes | None]
 Partitioner = Callable[[Any, int], int]
-T = TypeVar("T")
+H = TypeVar("H", CallbackHandler, EventHandler)
 MANY = 64  # keys; for fewer, the compiled loop costs more than it saves
 DEFAULT = "default"  # partitioner.class: the one of kafka.version
 ENCODERS, PARTITIONERS = "producer.encoders", "producer.partitioners"
@@ -137,14 +137,16 @@ class Plugins:
         return data
 
 
-def loaded_handler(option: str, named: str, kind: type[T]) -> T | None:
-    """Return the handler with a name; None without a name.  Raises LocalError if it is not of that class."""
-    if not named:
-        return None
-    found = _made(option, named, _found(option, named, HANDLERS))
-    if not isinstance(found, kind):
-        raise LocalError(f"{option} '{named}' is not a producer.handlers.{kind.__name__}")
-    return found
+def loaded_handler(option: str, named: str, kind: type[H], given: H | None, properties: Mapping[str, str]) -> H | None:
+    """Return the given handler, or the one with a name, after init(); None without either.  Raises LocalError for one
+    that cannot be loaded or is not of the class `kind`."""
+    if given is None and named:
+        given = _made(option, named, _found(option, named, HANDLERS))
+        if not isinstance(given, kind):
+            raise LocalError(f"{option} '{named}' is not a producer.handlers.{kind.__name__}")
+    if given is not None:
+        given.init(properties)
+    return given
 
 
 def loaded(option: str, named: str, group: str, method: str) -> Callable[..., Any]:

@@ -30,7 +30,7 @@ from groundwork.hub import OwnThread, Which, pick_hub
 from groundwork.options import load
 from groundwork.tasks import Event, now
 from kafkawire.cluster.versions import ClusterVersions
-from kafkawire.errors import LinkLost
+from kafkawire.errors import LinkLost, LocalError
 from kafkawire.model import PartitionId
 from producer.accumulator import Accumulator, Appender, Counts, chunks
 from producer.callbacks import Callbacks
@@ -38,12 +38,12 @@ from producer.config import ProducerConfig
 from producer.delivery import Deliveries, Delivery, Flag, Listener
 from producer.dispatcher import Dispatcher
 from producer.errors import Closed, NotSent, SendFailed
-from producer.handlerqueue import HandlerQueue, handlers_of
+from producer.handlerqueue import HandlerQueue
 from producer.handlers import CallbackHandler, EventHandler
 from producer.messages import Given, Headers, messages_of
 from producer.metrics import ProducerMetrics, Snapshot, TopicSizes
 from producer.partitioners import UnkeyedPartitioner
-from producer.plugins import Encoder, Partitioner, Plugins
+from producer.plugins import Encoder, Partitioner, Plugins, loaded_handler
 
 log = logging.getLogger(__name__)
 
@@ -102,18 +102,29 @@ class Producer:
             find_topic=lambda topic: self._hub.call(self._dispatcher.wait_topic, topic),
             wait_room=lambda timeout_s: self._hub.call(self._dispatcher.wait_room, timeout_s),
         )
-        handlers = handlers_of(config, callback_handler, event_handler)
+        hooks = loaded_handler(
+            "callback.handler",
+            config.callback_handler,
+            CallbackHandler,
+            callback_handler,
+            config.callback_handler_props,
+        )
+        events = loaded_handler(
+            "event.handler", config.event_handler, EventHandler, event_handler, config.event_handler_props
+        )
         self._queue: HandlerQueue | None = None
-        if any(handlers):
+        if hooks is not None or events is not None:
+            if config.sync:
+                raise LocalError("callback and event handlers need the queue: producer.type must be async for them")
             self._queue = HandlerQueue(
                 config,
-                callbacks=handlers[0],
-                events=handlers[1],
-                plugins=self._plugins,
+                hooks or CallbackHandler(),
+                events,
+                encode=self._plugins.encode,
                 appender=appender,
                 accumulator=self._accumulator,
-                dispatcher=self._dispatcher,
-                hub=self._hub,
+                drain=lambda: self._hub.post(self._dispatcher.drain),
+                own=own,
                 calls=self._callbacks,
             )
         self._input: Appender | HandlerQueue = self._queue or appender
@@ -217,11 +228,7 @@ class Producer:
                 its_headers = None if of_headers is None else list(islice(of_headers, len(chunk)))
                 if its_headers is not None and len(its_headers) < len(chunk):
                     raise NotSent(f"topic {topic}: there are fewer headers than values")
-                put = deliveries, self._on_delivery
-                if its_keys is None:
-                    self._input.put_values(topic, chunk, *put, headers=its_headers)
-                else:
-                    self._input.put_pairs(topic, chunk, its_keys, *put, headers=its_headers)
+                self._input.put_all(topic, chunk, its_keys, deliveries, self._on_delivery, headers=its_headers)
         except Exception as exc:
             exc.deliveries = deliveries  # type: ignore[attr-defined]
             raise

@@ -76,7 +76,7 @@ def test_keyed_messages_go_where_they_go_one_by_one(
     deliveries, calls = Deliveries(), counted(quickly, "_put_keyed")
     try:
         _CHOICE.kernels = before if compiled else None
-        quickly.put_pairs("t", values, list(keys), deliveries, None, headers=headers)
+        quickly.put_all("t", values, list(keys), deliveries, None, headers=headers)
     finally:
         _CHOICE.kernels = before
     assert calls == []
@@ -141,9 +141,9 @@ def test_what_has_to_be_put_one_by_one(options: dict[str, Any], keys: list[Any],
     refused = "queue_messages" in options or "max_entry" in options or keys == [b"a"]
     if refused:
         with pytest.raises((QueueFull, Undeliverable, PartitionerFailed)):
-            appender.put_pairs("t", [b"%d" % n for n in range(len(keys))], keys, deliveries, None)
+            appender.put_all("t", [b"%d" % n for n in range(len(keys))], keys, deliveries, None)
     else:
-        appender.put_pairs("t", [b"%d" % n for n in range(len(keys))], keys, deliveries, None)
+        appender.put_all("t", [b"%d" % n for n in range(len(keys))], keys, deliveries, None)
     assert bool(calls) == by_itself
     assert len(deliveries) == accumulator.counts.sent == (len(keys) - 1 if refused else len(keys))
     assert [one.value for one in deliveries] == [b"%d" % n for n in range(len(deliveries))]
@@ -155,9 +155,9 @@ def test_headers_travel_with_their_messages(keyed: bool) -> None:
     headers: list[Any] = [None, {"a": b"1"}, [("b", None), ("b", b"2")], ()] * 30
     values: list[Any] = [b"%d" % n for n in range(len(headers))]
     if keyed:
-        appender.put_pairs("t", values, [b"k"] * len(values), Deliveries(), None, headers=headers)
+        appender.put_all("t", values, [b"k"] * len(values), Deliveries(), None, headers=headers)
     else:
-        appender.put_values("t", values, Deliveries(), None, headers=headers)
+        appender.put_all("t", values, None, Deliveries(), None, headers=headers)
     found = []
     for bucket in accumulator.take():
         blocks = list(map(bucket.headers.get, range(len(bucket.sizes))))
@@ -179,7 +179,7 @@ def test_too_few_headers_and_headers_that_a_release_has_not_are_refused() -> Non
         assert cluster.values("t", 0) == [b"a", b"b"]
     appender, accumulator = putting("0.8.2")
     with pytest.raises(NotSent, match=r"topic t: messages of Kafka 0\.8\.2 have no headers; nothing was sent"):
-        appender.put_values("t", [b"a"], Deliveries(), None, headers=[{"a": b"1"}])
+        appender.put_all("t", [b"a"], None, Deliveries(), None, headers=[{"a": b"1"}])
     assert accumulator.counts.sent == 0
 
 
