@@ -237,11 +237,12 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Show the plan and
 def go_ahead(execute: bool, what: str, dry_run: bool = False, sleep: Callable[[float], object] = time.sleep) -> bool:
     """True if the plan that was shown is to be applied; if not, a line on stderr says so.
 
-    With --execute: yes; --dry-run wins.  On a terminal: as the user answers.  Else no.
+    With --dry-run: no; with --execute: yes.  On a terminal: as the user answers.  Else no.
 
     what: `write 12 offsets of group billing`.  sleep: lets other tasks run while the user thinks.
     """
     if dry_run:
+        print_note(f"only a plan, nothing was done; without --dry-run: {what}")
         return False
     if execute:
         return True

@@ -11,7 +11,7 @@ import resource
 import socket
 import sys
 
-from groundwork.threads import too_few
+from groundwork.threads import causes, too_few
 
 
 class TooManyOpenFiles(Exception):
@@ -19,17 +19,14 @@ class TooManyOpenFiles(Exception):
 
 
 def too_many(error: BaseException | None) -> str:
-    """The sentence when too few descriptors caused an error, directly or further down its chain; else ""."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        if isinstance(error, TooManyOpenFiles):
-            return str(error)
-        if isinstance(error, socket.gaierror) and none_left():  # the resolver has no errno for it
+    """Return the sentence when too few descriptors caused an error, directly or further down its chain; else ""."""
+    for each in causes(error):
+        if isinstance(each, TooManyOpenFiles):
+            return str(each)
+        if isinstance(each, socket.gaierror) and none_left():  # the resolver has no errno for it
             return none_left()
-        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
-            return _sentence(error.errno)
-        error = error.__cause__ or error.__context__
+        if isinstance(each, OSError) and each.errno in (errno.EMFILE, errno.ENFILE):
+            return _sentence(each.errno)
     return ""
 
 

@@ -49,7 +49,7 @@ from groundwork.lookups import addresses
 from groundwork.pauses import pauses_are
 from groundwork.plainthreads import PlainThreads
 from groundwork.sockets import GAP_S
-from groundwork.tls import configured
+from groundwork.tlscontext import configured
 
 log = logging.getLogger(__name__)
 
@@ -387,7 +387,7 @@ def listen(address: tuple[str, int], backlog: int = 64) -> plain_socket.socket:
 
 
 def tls_context(*, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """A client's TLS context for sockets of the hub.  Arguments and errors: as groundwork.tls.configured."""
+    """A client's TLS context for sockets of the hub.  Arguments and errors: as groundwork.tlscontext.configured."""
     return configured(
         gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT),
         ca=ca, certificate=certificate, key=key, password=password, verify=verify,

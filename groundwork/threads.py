@@ -31,16 +31,22 @@ def starting_threads() -> Iterator[None]:
         raise NoThread(_sentence()) from exc
 
 
-def too_few(error: BaseException | None) -> str:
-    """The sentence when too few threads caused an error, directly or further down its chain; else ""."""
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and those further down its chain, each once."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, NoThread):
-            return str(error)
-        if isinstance(error, RuntimeError) and str(error) == REFUSED:
-            return _sentence()
+        yield error
         error = error.__cause__ or error.__context__
+
+
+def too_few(error: BaseException | None) -> str:
+    """Return the sentence when too few threads caused an error, directly or further down its chain; else ""."""
+    for each in causes(error):
+        if isinstance(each, NoThread):
+            return str(each)
+        if isinstance(each, RuntimeError) and str(each) == REFUSED:
+            return _sentence()
     return ""
 
 

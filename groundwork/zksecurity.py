@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from groundwork.credentials import location, path_of, secret, secret_text
 from groundwork.options import Options, Secret, option
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Tls:
     def context(self, make: Callable[..., Any]) -> Any:
         """A TLS context from the files, which are read now.  Raises TlsUnusable, which names the files.
 
-        make: groundwork.tasks.tls_context in the hub, groundwork.tls.plain_tls elsewhere.
+        make: groundwork.tasks.tls_context in the hub, groundwork.tlscontext.plain_tls elsewhere.
         """
         password = self.password.text if self.password is not None else None
         try:

@@ -18,7 +18,7 @@ from groundwork.hosts import host_list
 from groundwork.named import NotLoaded
 from groundwork.options import CLASS, Secret, option, specs
 from groundwork.optionvalues import filled
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from groundwork.zksecurity import ZkSecurityOptions
 from kafkawire.net.sasl import MECHANISMS, OAUTHBEARER, PLAIN
 from kafkawire.net.security import PLAINTEXT, PROTOCOLS, Sasl, Security, load_callback

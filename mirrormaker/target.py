@@ -30,11 +30,11 @@ from mirrormaker.topics import CONTROLLER_AGAIN, BrokerTopics, TargetTopics, Top
 from mirrormaker.zookeeper import CONNECT_S, zookeeper_session
 from producer.config import BY_OFFSETS
 from producer.coordinators import Coordinators
-from producer.leaders import Metadata
 from producer.outages import Reports
 from producer.outcomes import Counters
 from producer.sender import Sender
 from producer.sequences import Sequences
+from producer.targetleaders import Metadata
 from producer.zookeeper import ZookeeperSource
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tasks import deadline, tls_context
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from groundwork.zksecurity import OPEN, ZkSecurity
 from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.zookeeper import missing_chroot

@@ -33,10 +33,10 @@ from producer.barrier import BarrierLink
 from producer.batches import Batch, Batches
 from producer.config import NO_CONFIRM, ProducerConfig
 from producer.formatchange import outdated, renewed
-from producer.leaders import Leaders
 from producer.outages import Outages
 from producer.outcomes import Outcomes
 from producer.sequences import Sequences
+from producer.targetleaders import Leaders
 from producer.verdicts import UNANSWERED
 
 PURPOSE = "produce"

@@ -23,11 +23,11 @@ from producer.batches import largest_entry
 from producer.config import ProducerConfig
 from producer.delivery import Bucket, Calls, Completion
 from producer.errors import Closed, Undeliverable
-from producer.leaders import source_of
 from producer.metrics import Sizes
 from producer.outcomes import NEVER, Counters
 from producer.rows import limit_of, parts_of_lists
 from producer.sender import CONFIRM_S, Sender
+from producer.targetleaders import source_of
 
 if TYPE_CHECKING:
     from producer.zookeeper import ZookeeperSource

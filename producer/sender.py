@@ -23,11 +23,11 @@ from kafkawire.net.links import Links, Pins
 from producer.batches import Batches
 from producer.config import ProducerConfig
 from producer.connection import BrokerConnection, Shared
-from producer.leaders import Leaders, Metadata
 from producer.outages import CLUSTER, Events, Outages, Reports
 from producer.outcomes import Counters, Outcomes
 from producer.producerids import ProducerIds
 from producer.sequences import Sequences
+from producer.targetleaders import Leaders, Metadata
 
 CONFIRM_S = 1.0  # how long close() waits for barriers of 0.7 brokers
 

@@ -25,7 +25,7 @@ from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tasks import deadline, tls_context
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from groundwork.zksecurity import ZkSecurity
 from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.metadata import UNKNOWN_TOPIC, MetadataSource, Unreachable
@@ -48,7 +48,7 @@ class ZookeeperAway(WireError):
 
 
 class ZookeeperSource:
-    """Metadata source (producer.leaders.Metadata) that reads ZooKeeper; changed() is called when a watch fires.
+    """Metadata source (producer.targetleaders.Metadata) that reads ZooKeeper; changed() is called when a watch fires.
 
     access: ZooKeeper credentials and TLS.  Raises LocalError if its files, or the connect string, cannot be used.
     brokers: ids of the live brokers, as last read.

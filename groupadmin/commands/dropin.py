@@ -15,10 +15,10 @@ import click
 
 from groundwork.commands import dry_run_option, execute_option
 from groundwork.output import EXIT, fail, print_text, run_command, version_option, write, write_csv
-from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
+    ClusterOptions,
     Edit,
-    admin_client,
+    cluster_options,
     end_where_closed,
     force_option,
     undo_dir_option,
@@ -47,13 +47,7 @@ from groupadmin.snapshot.model import BOTH, GroupSnapshot, counts, stores_of
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands import pipes
 from zkconsumer.commands.common import print_note
-from zkconsumer.commands.options import (
-    brokers_option,
-    go_ahead,
-    group_option,
-    kafka_version_option,
-    zookeeper_option,
-)
+from zkconsumer.commands.options import go_ahead, group_option
 from zkconsumer.offsets.store import Unknown
 
 DESCRIBED = (
@@ -158,8 +152,7 @@ ALLOWED = "--list, --describe, --delete, --reset-offsets"
 
 @click.command("zk-consumer-groups")
 @version_option("zk-consumer-groups")
-@zookeeper_option(required=False)
-@brokers_option()
+@cluster_options("Any brokers of the cluster, instead of ZooKeeper.")
 @groups_option
 @click.option("--list", "list_them", is_flag=True, help="List all groups.")
 @click.option("--describe", is_flag=True, help="Print offsets and lag of groups.")
@@ -176,10 +169,8 @@ ALLOWED = "--list, --describe, --delete, --reset-offsets"
 @undo_dir_option
 @click.option("--offsets", is_flag=True, hidden=True)
 @click.option("--timeout", hidden=True)
-@kafka_version_option
 def consumer_groups(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
+    options: ClusterOptions,
     groups: tuple[str, ...],
     regex: bool,
     list_them: bool,
@@ -197,7 +188,6 @@ def consumer_groups(
     undo_dir: Path,
     offsets: bool,
     timeout: str | None,
-    kafka_version: str,
 ) -> None:
     """kafka-consumer-groups for groups in ZooKeeper and in Kafka, with old or new members."""
     if [list_them, describe, delete, reset_offsets].count(True) != 1:
@@ -205,6 +195,7 @@ def consumer_groups(
     if not list_them and not groups and not (all_groups and describe):
         raise click.UsageError("--group is missing")
     edit = Edit(
+        cluster=options,
         execute=execute,
         dry_run=dry_run,
         force_active=force_active,
@@ -215,7 +206,7 @@ def consumer_groups(
         output="csv" if export else "table",
     )
     kind = _only_one_group(groups, reset) if reset_offsets else None
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with options.client() as admin:
         if list_them:
             _list(admin)
         elif describe:
@@ -258,7 +249,7 @@ def _delete_whole(admin: AdminClient, groups: Sequence[str], regex: bool, edit: 
     """--delete: each group with all its data in both stores."""
     found, cluster = snapshots(admin, groups, regex)
     refuse_active(found.values(), edit.force_active)
-    if _wanted(not edit.dry_run and go_ahead(edit.execute, f"delete {', '.join(found)}"), edit):
+    if _wanted(go_ahead(edit.execute, f"delete {', '.join(found)}", edit.dry_run), edit):
         delete_groups(admin, cluster, found, stores=BOTH, undo_dir=edit.undo_dir, force_active=edit.force_active)
     end_where_closed(admin)
 
@@ -279,15 +270,12 @@ def _writes(changes: Sequence[Change]) -> bool:
 
 @click.command("zk-offset-export")
 @version_option("zk-offset-export")
-@zookeeper_option()
+@cluster_options(None, required=True)
 @groups_option
 @click.option("--output-file", type=click.Path(dir_okay=False, path_type=Path), help="File to write instead of stdout.")
-@kafka_version_option
-def offset_export(
-    zookeeper: ZooKeeper, groups: tuple[str, ...], regex: bool, output_file: Path | None, kafka_version: str
-) -> None:
+def offset_export(options: ClusterOptions, groups: tuple[str, ...], regex: bool, output_file: Path | None) -> None:
     """ExportZkOffsets: print the offsets of groups in ZooKeeper (default: all groups), one per line."""
-    with admin_client(zookeeper, (), kafka_version) as admin:
+    with options.client() as admin:
         found, _ = snapshots(admin, groups, regex, bounds=False)
         tell_odd(found.values())
         file = saved(admin, found.values(), ("zookeeper",))
@@ -306,7 +294,7 @@ def offset_export(
 
 @click.command("zk-offset-import")
 @version_option("zk-offset-import")
-@zookeeper_option()
+@cluster_options(None, required=True)
 @click.option("--input-file", type=FILE, required=True, help="As ExportZkOffsets writes it; other forms are read too.")
 @group_option(required=False, help="Group of rows that name no group; of a file with several groups, only this one.")
 @execute_option
@@ -314,9 +302,8 @@ def offset_export(
 @force_option
 @click.option("--keep-out-of-range", is_flag=True, help="Write offsets outside the log as they are.")
 @undo_dir_option
-@kafka_version_option
 def offset_import(
-    zookeeper: ZooKeeper,
+    options: ClusterOptions,
     input_file: Path,
     group: str | None,
     execute: bool,
@@ -324,11 +311,11 @@ def offset_import(
     force_active: bool,
     keep_out_of_range: bool,
     undo_dir: Path,
-    kafka_version: str,
 ) -> None:
     """ImportZkOffsets: write the offsets in a file to ZooKeeper, after a plan, for groups without members."""
     policy: OutOfRangePolicy = "keep" if keep_out_of_range else "refuse"
     edit = Edit(
+        cluster=options,
         execute=execute,
         dry_run=dry_run,
         force_active=force_active,
@@ -340,7 +327,7 @@ def offset_import(
     )
     with usage_errors():
         rows = rows_to_write(input_file, by_store=True).rows
-    with admin_client(zookeeper, (), kafka_version) as admin:
+    with options.client() as admin:
         cluster, found, changes, texts = import_plan(admin, rows, group, edit)
         done = execute_plan(admin, cluster, found, changes, edit=edit, texts=texts)
         _wanted(done or not _writes(changes), edit)
@@ -351,28 +338,26 @@ def offset_import(
 
 @click.command("zk-offset-checker")
 @version_option("zk-offset-checker")
-@zookeeper_option()
+@cluster_options(None, required=True)
 @group_option()
 @click.option("--topic", metavar="T,T", help="Topics, separated by commas (default: all of the group).")
 @click.option("--broker-info", is_flag=True, help="Print the brokers, too.")
 @click.option("--socket.timeout.ms", "socket_timeout", hidden=True)
 @click.option("--retry.backoff.ms", "retry_backoff", hidden=True)
-@kafka_version_option
 def offset_checker(
-    zookeeper: ZooKeeper,
+    options: ClusterOptions,
     group: str,
     topic: str | None,
     broker_info: bool,
     socket_timeout: str | None,
     retry_backoff: str | None,
-    kafka_version: str,
 ) -> None:
     """ConsumerOffsetChecker: print offsets, log ends, lag and owners of a group.
 
     For a group with two stores the larger offset is printed, where its members would start.  With --kafka-version 0.7
     the output is that of 0.7.
     """
-    with admin_client(zookeeper, (), kafka_version) as admin:
+    with options.client() as admin:
         found, cluster = snapshots(admin, [group], False)
         topics = None if topic is None else [name for name in topic.split(",") if name]
         in_bytes = not admin.dialect.offsets.count_messages

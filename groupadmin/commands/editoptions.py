@@ -1,4 +1,4 @@
-"""Options of every command that writes offsets, and the client for its stores."""
+"""Options of the commands about groups and offsets: the cluster, and what every command that writes has."""
 
 from __future__ import annotations
 
@@ -23,16 +23,73 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import expected
 from kafkawire.model import Broker
 from zkconsumer.commands.common import connected, link_pool, print_note, require_metadata
+from zkconsumer.commands.options import brokers_option, kafka_version_option, zookeeper_option
 from zkconsumer.options.arguments import NotThere, WrongUsage, parse_duration
 
+BROKERS = "Any brokers of the cluster (default with -z: the registered ones)."
 MOST_SENTENCES = 40
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The cluster of a command: -z, -b and --kafka-version."""
+
+    zookeeper: ZooKeeper | None
+    kafka_version: str
+    brokers: Sequence[tuple[str, int]] = ()
+
+    @property
+    def connect(self) -> str:
+        """Return the connect string of -z, which has to be given."""
+        assert self.zookeeper is not None, "the command requires -z"
+        return self.zookeeper.connect
+
+    @contextmanager
+    def client(self) -> Iterator[AdminClient]:
+        """Open the client for the cluster; WrongUsage and FileUnclear in the block end the command with the usage
+        code."""
+        require_metadata(self.brokers, self.kafka_version)
+        if self.zookeeper is None and not self.brokers:
+            raise click.UsageError("-z (ZooKeeper) or -b is missing")
+        bootstrap, tell = tuple(self.brokers), note_once()
+        if self.zookeeper is None:
+            versions = ClusterVersions(self.kafka_version)
+            with link_pool(versions) as links, usage_errors():
+                links.meet(Broker(-1 - n, host, port) for n, (host, port) in enumerate(bootstrap))
+                yield AdminClient(None, links, versions.dialect, bootstrap=bootstrap, tell=tell)
+        else:
+            with connected(self.zookeeper, self.kafka_version) as reach, usage_errors():
+                yield AdminClient(reach.session, reach.links, reach.dialect, bootstrap=bootstrap, tell=tell)
+
+    def stores(self, store: str | None) -> tuple[StoreName, ...] | None:
+        """Return the stores of --store; None when it is not given.  Raises click.UsageError for a store that brokers of
+        this release do not have."""
+        if store in ("kafka", "both") and not expected(self.kafka_version).keeps_offsets:
+            raise click.UsageError(
+                f"--store: brokers of Kafka {self.kafka_version} keep no offsets, ZooKeeper has them all; `zkconsumer"
+                " offsets translate` takes a group's positions to another cluster"
+            )
+        return stores_named(store)
+
+
+def note_once() -> Callable[[str], None]:
+    """Return a function that prints each sentence once to stderr."""
+    said: set[str] = set()
+
+    def once(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            print_note(text)
+
+    return once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
     """Options of every command that writes.  stores: as given; None: those of the group."""
 
+    cluster: ClusterOptions
     execute: bool
     dry_run: bool
     force_active: bool
@@ -44,6 +101,7 @@ class Edit:
 
 
 def _edit(
+    options: ClusterOptions,
     execute: bool,
     dry_run: bool,
     force_active: bool,
@@ -59,17 +117,26 @@ def _edit(
     policy: OutOfRangePolicy = "clamp" if clamp else "skip" if skip_out_of_range else "refuse"
     with usage_errors():
         kept = parse_duration(retention) if retention is not None else None
-    must_keep(stores_named(store), click.get_current_context().params["kafka_version"])
     return Edit(
+        cluster=options,
         execute=execute,
         dry_run=dry_run,
         force_active=force_active,
         out_of_range=policy,
-        stores=stores_named(store),
+        stores=options.stores(store),
         undo_dir=undo_dir,
         retention_ms=kept,
         output=output,
     )
+
+
+def cluster_options(brokers: str | None = BROKERS, required: bool = False) -> Callable[[F], F]:
+    """Decorator: -z, -b and --kafka-version, passed as options: ClusterOptions.
+
+    brokers: help of -b; None: there is no -b.  required: -z has to be given.
+    """
+    named = (brokers_option(brokers),) if brokers is not None else ()
+    return as_argument("options", ClusterOptions, [zookeeper_option(required), *named, kafka_version_option])
 
 
 store_option = click.option(
@@ -86,10 +153,11 @@ undo_dir_option = click.option(
 force_option = click.option(
     "--force-active", is_flag=True, help="Write although the group has active members, who may overwrite it at once."
 )
-edit_options = as_argument(  # passes Edit as edit
+edit_options = as_argument(  # with the cluster's; passes Edit as edit
     "edit",
     _edit,
     [
+        cluster_options(),
         store_option,
         execute_option,
         dry_run_option,
@@ -104,17 +172,8 @@ edit_options = as_argument(  # passes Edit as edit
 
 
 def stores_named(store: str | None) -> tuple[StoreName, ...] | None:
-    """The stores of --store; None when it is not given."""
+    """Return the stores of --store; None when it is not given."""
     return None if store is None else BOTH if store == "both" else tuple(s for s in BOTH if s == store)
-
-
-def must_keep(stores: tuple[StoreName, ...] | None, kafka_version: str) -> None:
-    """Raise click.UsageError for a store that brokers of this release do not have."""
-    if stores and "kafka" in stores and not expected(kafka_version).keeps_offsets:
-        raise click.UsageError(
-            f"--store: brokers of Kafka {kafka_version} keep no offsets, ZooKeeper has them all; `zkconsumer offsets"
-            " translate` takes a group's positions to another cluster"
-        )
 
 
 @contextmanager
@@ -128,31 +187,6 @@ def usage_errors() -> Iterator[None]:
         fail(str(e), EXIT["not found"])
     except (WrongUsage, FileUnclear) as e:
         raise click.UsageError(str(e)) from None
-
-
-@contextmanager
-def admin_client(
-    zookeeper: ZooKeeper | None, brokers: Sequence[tuple[str, int]], kafka_version: str, needs_zookeeper: bool = False
-) -> Iterator[AdminClient]:
-    """The client for -z and -b; WrongUsage and FileUnclear in the block end the command with the usage code."""
-    require_metadata(brokers, kafka_version)
-    if zookeeper is None and (not brokers or needs_zookeeper):
-        raise click.UsageError("-z (ZooKeeper) is missing" if needs_zookeeper else "-z (ZooKeeper) or -b is missing")
-    said: set[str] = set()
-
-    def once(text: str) -> None:
-        if text not in said:
-            said.add(text)
-            print_note(text)
-
-    if zookeeper is None:
-        versions = ClusterVersions(kafka_version)
-        with link_pool(versions) as links, usage_errors():
-            links.meet(Broker(-1 - n, host, port) for n, (host, port) in enumerate(brokers))
-            yield AdminClient(None, links, versions.dialect, bootstrap=tuple(brokers), tell=once)
-    else:
-        with connected(zookeeper, kafka_version) as reach, usage_errors():
-            yield AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=once)
 
 
 def tell_closed(admin: AdminClient) -> None:

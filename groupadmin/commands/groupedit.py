@@ -12,12 +12,12 @@ import click
 from groundwork.commands import Command, dry_run_option, execute_option, output_option
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
-from groundwork.zksecurity import ZooKeeper
 from groupadmin.apply.undofile import kafka_of, keep_undo, undo_command
 from groupadmin.apply.writes import StoreWrite, delete_from_kafka, deletes_groups
 from groupadmin.commands.editoptions import (
+    ClusterOptions,
     Edit,
-    admin_client,
+    cluster_options,
     edit_options,
     end_where_closed,
     force_option,
@@ -27,7 +27,7 @@ from groupadmin.commands.editoptions import (
 )
 from groupadmin.commands.offsetedit import execute_plan, refuse_active, refuse_coordinated, report
 from groupadmin.commands.offsetplans import copied, two_groups
-from groupadmin.commands.offsetviews import BROKERS, age, groups_option, snapshots, tell_odd
+from groupadmin.commands.offsetviews import age, groups_option, snapshots, tell_odd
 from groupadmin.plan.changes import Change, restorable
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.model import BOTH, GroupSnapshot, held_by
@@ -37,13 +37,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.commands.common import print_note
-from zkconsumer.commands.options import (
-    brokers_option,
-    go_ahead,
-    group_name,
-    kafka_version_option,
-    zookeeper_option,
-)
+from zkconsumer.commands.options import go_ahead, group_name
 from zkconsumer.offsets.store import NONE
 from zkconsumer.options.arguments import parse_duration
 from zkconsumer.session.nodes import delete_nodes, read_nodes
@@ -59,8 +53,7 @@ PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
         "zkconsumer groups delete -z zk1:2181/kafka --group 'console-consumer-.*' --regex --inactive-for 30d --execute",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
+@cluster_options()
 @groups_option
 @click.option("--storage", type=click.Choice(("zookeeper", "kafka", "both")), default="both", show_default=True)
 @click.option(
@@ -73,11 +66,9 @@ PLAN = ("group", "zookeeper", "kafka", "youngest", "action")
 @dry_run_option
 @force_option
 @undo_dir_option
-@kafka_version_option
 @output_option()
 def delete_command(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
+    options: ClusterOptions,
     groups: tuple[str, ...],
     regex: bool,
     storage: str,
@@ -86,7 +77,6 @@ def delete_command(
     dry_run: bool,
     force_active: bool,
     undo_dir: Path,
-    kafka_version: str,
     output: str,
 ) -> None:
     """Delete groups from ZooKeeper, and their offsets from Kafka.
@@ -102,7 +92,7 @@ def delete_command(
     with usage_errors():
         quiet_ms = parse_duration(inactive_for) if inactive_for is not None else None
     stores = stores_named(storage) or BOTH
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with options.client() as admin:
         found, cluster = snapshots(admin, groups, regex)
         youngest = _youngest(admin, found)
         quiet = {
@@ -119,9 +109,7 @@ def delete_command(
         what = f"delete {counted(len(chosen), 'group')} in {' and '.join(sorted(stores))}"
         if not chosen:
             print_note("nothing to delete")
-        elif dry_run:
-            print_note(f"only a plan, nothing was done; without --dry-run: {what}")
-        elif go_ahead(execute, what):
+        elif go_ahead(execute, what, dry_run):
             if quiet_ms is not None:
                 _refuse_young(admin, chosen, youngest, quiet_ms)
             delete_groups(admin, cluster, chosen, stores=stores, undo_dir=undo_dir, force_active=force_active)
@@ -182,16 +170,10 @@ def delete_groups(
 )
 @click.argument("old", callback=group_name)
 @click.argument("new", callback=group_name)
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
-@kafka_version_option
 @edit_options
 def rename_command(
     old: str,
     new: str,
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Copy the offsets of a group to another name, then delete it.
@@ -201,7 +183,7 @@ def rename_command(
     NEW may have no offsets yet.  OLD keeps its offsets until all are copied.
     """
     two_groups(old, new)
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with edit.cluster.client() as admin:
         found, cluster = snapshots(admin, [old], False)
         source = found[old]
         tell_odd([source])

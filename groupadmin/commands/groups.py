@@ -9,10 +9,9 @@ import click
 
 from groundwork.commands import Group, output_option
 from groundwork.output import EXIT, fail, write
-from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client, end_where_closed, tell_closed
+from groupadmin.commands.editoptions import BROKERS, ClusterOptions, cluster_options, end_where_closed, tell_closed
 from groupadmin.commands.groupedit import delete_command, rename_command
-from groupadmin.commands.offsetviews import BROKERS, age, known, tell_odd, where_from, written_at
+from groupadmin.commands.offsetviews import age, known, tell_odd, where_from, written_at
 from groupadmin.commands.unblock import unblock_command
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
@@ -23,12 +22,7 @@ from groupadmin.snapshot.model import GroupSnapshot
 from groupadmin.snapshot.reader import read_snapshots
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import print_note, print_unit
-from zkconsumer.commands.options import (
-    brokers_option,
-    group_option,
-    kafka_version_option,
-    zookeeper_option,
-)
+from zkconsumer.commands.options import group_option
 from zkconsumer.errors import NoSuchGroup
 from zkconsumer.group.membership import Surplus, surplus
 from zkconsumer.group.topicnodes import no_brokers
@@ -118,8 +112,6 @@ def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot)
 
     An offset in Kafka never replaces ZooKeeper's.
     """
-    from groupadmin.commands.groups import partition_row
-
     tell_odd([held])
     ages = commit_times(admin, read_cluster(admin), held)
     in_rows = {TopicPartition(row.topic, row.partition) for row in rows}
@@ -172,17 +164,15 @@ for _each in (delete_command, rename_command, unblock_command):
         "zkconsumer groups list -z zk1:2181/kafka -b kafka1:9092 -o json",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option("Brokers: list their groups, too; without -z theirs alone.")
-@kafka_version_option
+@cluster_options("Brokers: list their groups, too; without -z theirs alone.")
 @output_option()
-def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], kafka_version: str, output: str) -> None:
+def list_command(options: ClusterOptions, output: str) -> None:
     """Print all groups with their numbers of members and topics.
 
     With -b also the groups in Kafka: by ListGroups from 0.9 on, and by the records of __consumer_offsets (on 0.8.2
     only by these).
     """
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with options.client() as admin:
         found: list[Listed] = []
         if admin.session is not None:
             rows = list_groups(admin.session, admin.dialect, admin.closed)
@@ -190,7 +180,7 @@ def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], ka
             if not rows and (hint := no_brokers(admin.session, admin.dialect)):
                 fail(hint, EXIT["runtime"])
             found = [(row.group, row.members, row.topics) for row in rows]
-        if not brokers:
+        if not options.brokers:
             write(found, LIST, output)
             end_where_closed(admin)
             return
@@ -208,14 +198,10 @@ def list_command(zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], ka
         "zkconsumer groups describe -b kafka1:9092 --group billing",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(LEADERS)
+@cluster_options(LEADERS)
 @group_option()
-@kafka_version_option
 @output_option()
-def describe_command(
-    zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
-) -> None:
+def describe_command(options: ClusterOptions, group: str, output: str) -> None:
     """Print owner, committed offset and lag of each partition.
 
     There is a row for each store with an offset, and the time since it was written.  A thread without a partition,
@@ -223,14 +209,14 @@ def describe_command(
 
     With -b alone ZooKeeper is not asked: the owners are the members that Kafka coordinates (0.9 and later).
     """
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with options.client() as admin:
         session = admin.session
         if session is None:
             shown, idle_members = kafka_rows(admin, group)
             write([*shown, *idle_members], COLUMNS, output)
             return
         nodes, held = read_both(admin, group)
-        rows = describe(session, admin.links, admin.dialect, [nodes], brokers=brokers, tell=print_note)[group]
+        rows = describe(session, admin.links, admin.dialect, [nodes], brokers=options.brokers, tell=print_note)[group]
         shown = both_rows(admin, rows, held) if held is not None else [partition_row(row) for row in rows]
         if held is not None and held.kafka_members:
             print_note(f"Kafka coordinates members of group {group}: {kafka_members(held)}; -b without -z shows them")
@@ -253,14 +239,10 @@ def describe_command(
         "zkconsumer groups members -b kafka1:9092 --group billing -o json",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(f"{BROKERS}  Without -z: members that Kafka coordinates.")
+@cluster_options(f"{BROKERS}  Without -z: members that Kafka coordinates.")
 @group_option()
-@kafka_version_option
 @output_option()
-def members_command(
-    zookeeper: ZooKeeper | None, brokers: list[tuple[str, int]], group: str, kafka_version: str, output: str
-) -> None:
+def members_command(options: ClusterOptions, group: str, output: str) -> None:
     """Print the members of a group.
 
     Host, subscription, streams and session of each, and why a node cannot be read.
@@ -270,7 +252,7 @@ def members_command(
 
     With -b alone: the members that Kafka coordinates (0.9 and later), with client id and assigned partitions.
     """
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with options.client() as admin:
         if admin.session is None:
             found = coordinated(admin, read_cluster(admin), group)
             write([coordinated_row(member) for member in found.members], KAFKA_MEMBERS, output)

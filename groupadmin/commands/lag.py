@@ -25,8 +25,7 @@ from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, fail, write, write_csv
 from groundwork.sentences import counted
 from groundwork.tasks import sleep
-from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import admin_client, tell_closed, tell_some
+from groupadmin.commands.editoptions import ClusterOptions, cluster_options, tell_closed, tell_some
 from groupadmin.commands.groups import COLUMNS, kafka_groups, partition_row
 from groupadmin.commands.offsetviews import age, known, tell_odd, where_from, written_at
 from groupadmin.snapshot.cluster import AdminClient, Cluster, read_cluster
@@ -40,12 +39,7 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.model import TopicPartition
 from kafkawire.offsets import Offsets
 from zkconsumer.commands.common import at_interrupt, print_note, print_unit
-from zkconsumer.commands.options import (
-    brokers_option,
-    group_option,
-    kafka_version_option,
-    zookeeper_option,
-)
+from zkconsumer.commands.options import group_option
 from zkconsumer.errors import ZooKeeperAway
 from zkconsumer.group.topicnodes import no_brokers
 from zkconsumer.offsets.store import NONE, Unknown
@@ -61,8 +55,7 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
         "zkconsumer lag -z zk1:2181/kafka --group billing --threshold 100000  # exit code 6 above",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(
+@cluster_options(
     "Brokers to ask for leaders, instead of those in ZooKeeper; without --group also groups that only Kafka has,"
     " without -z these alone."
 )
@@ -76,15 +69,12 @@ TOTALS = ("group", "members", "partitions", "lag", "unknown")
     help="Repeat at this interval in seconds (5), until ctrl-C or SIGTERM.",
 )
 @click.option("--threshold", type=click.IntRange(min=0), help="Exit with 6 when a group's lag is more (0.7: bytes).")
-@kafka_version_option
 @output_option()
 def lag(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
+    options: ClusterOptions,
     group: str | None,
     watch: float | None,
     threshold: int | None,
-    kafka_version: str,
     output: str,
 ) -> None:
     """Print consumer lag by group, or of one by partition.
@@ -99,7 +89,7 @@ def lag(
 
     With --threshold: exit code 6 when a group's lag is larger, 4 when none is but some lag is not known.
     """
-    with admin_client(zookeeper, brokers, kafka_version) as once:
+    with options.client() as once:
         admin = replace(once, tell=print_note)  # in each round
         if watch is None:
             code = _look(admin, group, threshold=threshold, output=output)

@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from groundwork.signals import loading
 
 
-def consumer_groups() -> None:
-    """`zk-consumer-groups`."""
-    with loading():
-        from groupadmin.commands import dropin
-    sys.exit(dropin.outcome(dropin.consumer_groups, sys.argv[1:]))
+def _script(name: str) -> Callable[[], None]:
+    def run() -> None:
+        with loading():
+            from groupadmin.commands import dropin
+        sys.exit(dropin.outcome(getattr(dropin, name), sys.argv[1:]))
+
+    return run
 
 
-def offset_export() -> None:
-    """`zk-offset-export`."""
-    with loading():
-        from groupadmin.commands import dropin
-    sys.exit(dropin.outcome(dropin.offset_export, sys.argv[1:]))
-
-
-def offset_import() -> None:
-    """`zk-offset-import`."""
-    with loading():
-        from groupadmin.commands import dropin
-    sys.exit(dropin.outcome(dropin.offset_import, sys.argv[1:]))
-
-
-def offset_checker() -> None:
-    """`zk-offset-checker`."""
-    with loading():
-        from groupadmin.commands import dropin
-    sys.exit(dropin.outcome(dropin.offset_checker, sys.argv[1:]))
+consumer_groups = _script("consumer_groups")  # zk-consumer-groups
+offset_export = _script("offset_export")  # zk-offset-export
+offset_import = _script("offset_import")  # zk-offset-import
+offset_checker = _script("offset_checker")  # zk-offset-checker

@@ -8,19 +8,20 @@ PLAN.undo/            state before each write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import click
 
-from groundwork.commands import as_argument, option_block
+from groundwork.commands import as_argument
 from groundwork.durable import READABLE, replace
 from groundwork.output import EXIT, fail, failing
-from groundwork.zksecurity import ZooKeeper
-from groupadmin.migrate.journal import JournalHeader, now_ms
+from groupadmin.commands.editoptions import ClusterOptions, cluster_options
+from groupadmin.migrate.journal import JournalHeader
 from groupadmin.migrate.planfile import PlanUnclear, read_plan
 from groupadmin.migrate.rules.groupplan import Plan
 from groupadmin.migrate.rules.states import MigrationRefused
@@ -29,12 +30,11 @@ from groupadmin.migrate.site import Site
 from groupadmin.migrate.undofolder import UndoFolder
 from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import expected
-from zkconsumer.commands.common import at_interrupt, connected, print_note
-from zkconsumer.commands.options import brokers_option, group_name, kafka_version_option, zookeeper_option
+from zkconsumer.commands.common import at_interrupt
+from zkconsumer.commands.options import group_name
 from zkconsumer.errors import ConsumerError, NoSuchGroup
 from zkconsumer.options.arguments import WrongUsage, parse_duration
 
-F = TypeVar("F", bound=Callable[..., Any])
 OutOfRange = Literal["refuse", "clamp", "skip"]
 AGAIN = "interrupted; what was done is in the journal: the same command continues from there"
 CODES: dict[type[Exception], int] = {
@@ -72,9 +72,7 @@ def _names(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -
 
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-cluster_options = option_block(  # -z, -b and --kafka-version, passed as zookeeper, brokers, kafka_version
-    zookeeper_option(), brokers_option("Brokers to ask, instead of those in ZooKeeper."), kafka_version_option
-)
+migration_options = cluster_options("Brokers to ask, instead of those in ZooKeeper.", required=True)
 plan_options = as_argument(  # of an existing plan; passes Files as place
     "place",
     lambda plan_file: files(plan_file),
@@ -105,7 +103,7 @@ class Files:
     journal: Path
     checks: Path
     retention: Path
-    undo: Path
+    undo: UndoFolder
 
     def read(self) -> Plan:
         """Read the plan.  Raises PlanUnclear, ConsumerError."""
@@ -133,39 +131,16 @@ def keep(path: Path, text: str, what: str) -> None:
 
 def files(plan: Path) -> Files:
     """Return the files of a plan, which are beside it."""
-    return Files(plan, *(plan.with_suffix(end) for end in (".journal.jsonl", ".checks.json", ".retention", ".undo")))
+    journal, checks, retention, undo = map(plan.with_suffix, (".journal.jsonl", ".checks.json", ".retention", ".undo"))
+    return Files(plan, journal, checks, retention, UndoFolder(undo))
 
 
 def header(plan: Plan) -> JournalHeader:
     """The header of the plan's journal."""
-    return JournalHeader(plan.plan_id, plan.cluster, plan.direction, now_ms())
+    return JournalHeader(plan.plan_id, plan.cluster, plan.direction, time.time_ns() // 1_000_000)
 
 
 # the cluster ----------------------------------------------------------------------------------------------------------
-
-
-class OnceTeller:
-    """Prints each sentence once on stderr; .said: whether there was any."""
-
-    def __init__(self) -> None:
-        self._told: set[str] = set()
-
-    def __call__(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            print_note(text)
-
-    @property
-    def said(self) -> bool:
-        return bool(self._told)
-
-
-@dataclass(frozen=True, slots=True)
-class CommandContext:
-    """Client of a command.  teller: has printed what could not be read."""
-
-    admin: AdminClient
-    teller: OnceTeller
 
 
 @contextmanager
@@ -176,32 +151,28 @@ def clear_refusals() -> Iterator[None]:
 
 
 @contextmanager
-def command_context(
-    zookeeper: ZooKeeper, brokers: list[tuple[str, int]], kafka_version: str
-) -> Iterator[CommandContext]:
-    """Session and links; errors in the block end the command with a sentence, and ctrl-C says how to continue."""
-    if not expected(kafka_version).offsets.count_messages:
+def migration_client(options: ClusterOptions) -> Iterator[AdminClient]:
+    """Open the client for the cluster; errors in the block end the command with a sentence, and ctrl-C says how to
+    continue."""
+    if not expected(options.kafka_version).offsets.count_messages:
         fail(
-            f"Kafka {kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to migrate"
-            " to; `zkconsumer offsets translate` takes a group to a newer cluster",
+            f"Kafka {options.kafka_version} keeps no offsets, and its positions are bytes: there is no Kafka storage to"
+            " migrate to; `zkconsumer offsets translate` takes a group to a newer cluster",
             EXIT["refused"],
         )
-    teller = OnceTeller()
-    with connected(zookeeper, kafka_version) as reach, clear_refusals(), at_interrupt(AGAIN):
-        yield CommandContext(
-            AdminClient(reach.session, reach.links, reach.dialect, bootstrap=tuple(brokers), tell=teller), teller
-        )
+    with options.client() as admin, clear_refusals(), at_interrupt(AGAIN):
+        yield admin
 
 
-def site_of(context: CommandContext, plan: Plan, zookeeper: ZooKeeper) -> Site:
-    """The cluster of a plan.  Raises MigrationRefused when -z names another one."""
-    if zookeeper.connect != plan.cluster:
+def site_of(admin: AdminClient, plan: Plan, connect: str) -> Site:
+    """Return the cluster of a plan.  Raises MigrationRefused when -z names another one."""
+    if connect != plan.cluster:
         raise MigrationRefused(
             "plan of another cluster",
-            f"the plan is of {plan.cluster}, and -z is {zookeeper.connect}",
+            f"the plan is of {plan.cluster}, and -z is {connect}",
             "give -z as it was given to `zkconsumer migrate plan`",
         )
-    return Site(context.admin, len(plan.groups))
+    return Site(admin, len(plan.groups))
 
 
 def groups_of(plan: Plan, wanted: GroupSelection) -> list[str]:
@@ -210,11 +181,6 @@ def groups_of(plan: Plan, wanted: GroupSelection) -> list[str]:
     if not wanted.anything:
         wanted = GroupSelection(everything=True, exclude=wanted.exclude)
     return chosen(wanted, names, "the plan")
-
-
-def undo_folder(place: Files) -> UndoFolder:
-    """The folder of the plan's undo files."""
-    return UndoFolder(place.undo)
 
 
 def said_release(kafka_version: str) -> str | None:

@@ -10,23 +10,20 @@ import click
 from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, Progress, fail, print_text, write
 from groundwork.sentences import counted
-from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import end_where_closed, tell_closed
+from groupadmin.commands.editoptions import ClusterOptions, end_where_closed, tell_closed
 from groupadmin.commands.migratebase import (
     DURATION,
-    CommandContext,
     Files,
-    cluster_options,
-    command_context,
     files,
     groups_of,
     groups_options,
     header,
     keep,
+    migration_client,
+    migration_options,
     plan_options,
     said_release,
     site_of,
-    undo_folder,
 )
 from groupadmin.commands.migratestatus import keep_checks
 from groupadmin.migrate.clusterfacts import OperatorFacts, cluster_facts
@@ -34,12 +31,13 @@ from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.observation import StepOptions
 from groupadmin.migrate.planfile import plan_text
 from groupadmin.migrate.rules import states
-from groupadmin.migrate.rules.checks import Check, ClusterFacts, check_cluster
+from groupadmin.migrate.rules.checks import Check, check_cluster
 from groupadmin.migrate.rules.groupplan import GroupPlan, Plan, Policies, make_plan, plan_group
 from groupadmin.migrate.rules.states import MigrationRefused
 from groupadmin.migrate.runner import Outcome, StepRunner
 from groupadmin.migrate.selection import GroupSelection, chosen
 from groupadmin.migrate.site import Site
+from groupadmin.snapshot.cluster import AdminClient
 from groupadmin.snapshot.tree import groups_in_zookeeper
 from zkconsumer.commands.common import print_note
 from zkconsumer.errors import NodeClosed, NoSuchGroup
@@ -72,7 +70,7 @@ CHECKS = ("outcome", "check", "group", "seen", "remedy")
         "zkconsumer migrate plan -z zk1:2181 --all --exclude 'console-consumer-.*' --plan all.json",
     ],
 )
-@cluster_options
+@migration_options
 @groups_options
 @click.option("--plan", "plan_file", type=click.Path(dir_okay=False, path_type=Path), help="File to write the plan to.")
 @click.option(
@@ -98,9 +96,7 @@ CHECKS = ("outcome", "check", "group", "seen", "remedy")
 )
 @output_option()
 def plan_command(
-    zookeeper: ZooKeeper,
-    brokers: list[tuple[str, int]],
-    kafka_version: str,
+    options: ClusterOptions,
     wanted: GroupSelection,
     plan_file: Path | None,
     prefer: str,
@@ -117,15 +113,15 @@ def plan_command(
     policies = Policies(prefer, on_out_of_range, recreated)  # type: ignore[arg-type]  # click checked them
     place = files(plan_file) if plan_file is not None else None
     _somewhere(place)
-    with command_context(zookeeper, brokers, kafka_version) as context:
+    with migration_client(options) as admin:
         _unused(place)
-        plan = _planned(context, zookeeper.connect, wanted=wanted, policies=policies)
-        _unknown(plan, wanted, zookeeper.connect)
+        plan = _planned(admin, options.connect, wanted=wanted, policies=policies)
+        _unknown(plan, wanted, options.connect)
         if place is not None:
             keep(place.plan, plan_text(plan), "the plan")
     write(rows_of(plan, plan.made_at_ms), COLUMNS, output)
     _summary(plan, place)
-    end_where_closed(context.admin)
+    end_where_closed(admin)
 
 
 def _somewhere(place: Files | None) -> None:
@@ -145,8 +141,7 @@ def _unused(place: Files | None) -> None:
         )
 
 
-def _planned(context: CommandContext, connect: str, *, wanted: GroupSelection, policies: Policies) -> Plan:
-    admin = context.admin
+def _planned(admin: AdminClient, connect: str, *, wanted: GroupSelection, policies: Policies) -> Plan:
     assert admin.session is not None
     there = set(groups_in_zookeeper(admin.session)) | set(wanted.groups)  # a group may exist in Kafka only
     names = chosen(wanted, there, connect)
@@ -223,7 +218,7 @@ def _summary(plan: Plan, place: Files | None) -> None:
         "zkconsumer migrate check -z zk1:2181 --plan all.json -o json",
     ],
 )
-@cluster_options
+@migration_options
 @plan_options
 @groups_options
 @click.option(
@@ -239,9 +234,7 @@ def _summary(plan: Plan, place: Files | None) -> None:
 @click.option("--keepalive", is_flag=True, help="The copies will be committed again until members return.")
 @output_option()
 def check_command(
-    zookeeper: ZooKeeper,
-    brokers: list[tuple[str, int]],
-    kafka_version: str,
+    options: ClusterOptions,
     place: Files,
     wanted: GroupSelection,
     offsets_replicas: int,
@@ -256,17 +249,18 @@ def check_command(
     Exit code 3 when there are any.  Only the journal is written.
     """
     operator = OperatorFacts(
-        release=said_release(kafka_version),
+        release=said_release(options.kafka_version),
         wanted_replicas=offsets_replicas,
         retention_ms=broker_retention,
         downtime_ms=downtime,
         long_retention_ms=retention,
         keepalive=keepalive,
     )
-    with command_context(zookeeper, brokers, kafka_version) as context:
+    with migration_client(options) as admin:
         plan = place.read()
         names = groups_of(plan, wanted)
-        rows, outcomes = _checked(context, place, plan, names=names, operator=operator, zookeeper=zookeeper)
+        site = site_of(admin, plan, options.connect)
+        rows, outcomes = _checked(site, place, plan, names=names, operator=operator)
     rows.sort(key=lambda row: (("fail", "warn", "pass").index(row.outcome), row.group or ""))
     if output == "table":  # passed checks of hundreds of groups would hide the failed ones
         passed = [row for row in rows if row.outcome == "pass" and row.group is not None]
@@ -289,42 +283,29 @@ def check_command(
 
 
 def _checked(
-    context: CommandContext,
-    place: Files,
-    plan: Plan,
-    *,
-    names: Sequence[str],
-    operator: OperatorFacts,
-    zookeeper: ZooKeeper,
+    site: Site, place: Files, plan: Plan, *, names: Sequence[str], operator: OperatorFacts
 ) -> tuple[list[Check], list[Outcome]]:
-    site = site_of(context, plan, zookeeper)
-    rows = check_cluster(_facts(context, site, plan, names=names, operator=operator, connect=zookeeper.connect))
+    plans = {each.group: each for each in plan.groups}
+    sample = site.snapshots([plans[name] for name in names[:AT_ONCE]], only_presence=True)
+    facts = cluster_facts(
+        site.admin,
+        site.read_cluster(),
+        zookeeper=plan.cluster,
+        groups=list(names),
+        snapshots=sample.values(),
+        operator=operator,
+    )
     with open_journal(place.journal, header(plan)) as journal, Progress("checking groups", len(names)) as progress:
         runner = StepRunner(
             site,
             plan,
             journal,
-            undo=undo_folder(place),
+            undo=place.undo,
             options=StepOptions(at_once=AT_ONCE),
-            checks=rows,
+            checks=check_cluster(facts),
             progress=progress.update,
             tell=print_note,
         )
         outcomes = runner.run("check", names)
     keep_checks(place, runner.checks)
     return runner.checks, outcomes
-
-
-def _facts(
-    context: CommandContext, site: Site, plan: Plan, *, names: Sequence[str], operator: OperatorFacts, connect: str
-) -> ClusterFacts:
-    plans = {each.group: each for each in plan.groups}
-    sample = site.snapshots([plans[name] for name in names[:AT_ONCE]], only_presence=True)
-    return cluster_facts(
-        context.admin,
-        site.read_cluster(),
-        zookeeper=connect,
-        groups=list(names),
-        snapshots=sample.values(),
-        operator=operator,
-    )

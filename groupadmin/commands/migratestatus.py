@@ -21,7 +21,6 @@ from groupadmin.commands.migratebase import (
     groups_options,
     keep,
     said_release,
-    undo_folder,
 )
 from groupadmin.migrate.journal import Standing, read_journal
 from groupadmin.migrate.report import Reported, as_json, as_markdown
@@ -186,7 +185,7 @@ def _connect(plan: Plan, brokers: Sequence[tuple[str, int]], release: str | None
 def _reported(place: Files, plan: Plan, connect: tuple[str, ...]) -> Reported:
     names = [each.group for each in plan.groups]
     checks = [row for row in read_checks(place) if row.group is None or row.group in names]
-    undo = undo_folder(place).files(names, StepName.COPY)
+    undo = place.undo.files(names, StepName.COPY)
     return Reported(
         plan,
         read_journal(place.journal).standings,

@@ -14,20 +14,19 @@ from groundwork.commands import Command, as_argument, execute_option, option_blo
 from groundwork.logs import log_of_command
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
-from groundwork.zksecurity import ZooKeeper
+from groupadmin.commands.editoptions import ClusterOptions
 from groupadmin.commands.migratebase import (
     DURATION,
     Files,
     OutOfRange,
-    cluster_options,
-    command_context,
     groups_of,
     groups_options,
     header,
     keep,
+    migration_client,
+    migration_options,
     plan_options,
     site_of,
-    undo_folder,
 )
 from groupadmin.migrate.journal import open_journal, read_journal
 from groupadmin.migrate.keepalive import keep_alive
@@ -56,9 +55,7 @@ KEPT = (Phase.COPIED, Phase.VERIFIED, Phase.CUTOVER)
 class StepRequest:
     """Options that all steps have."""
 
-    zookeeper: ZooKeeper
-    brokers: list[tuple[str, int]]
-    kafka_version: str
+    cluster: ClusterOptions
     place: Files
     wanted: GroupSelection
     options: StepOptions
@@ -66,9 +63,7 @@ class StepRequest:
 
 
 def _request(
-    zookeeper: ZooKeeper,
-    brokers: list[tuple[str, int]],
-    kafka_version: str,
+    options: ClusterOptions,
     place: Files,
     wanted: GroupSelection,
     mode: tuple[str, ...],
@@ -81,7 +76,7 @@ def _request(
     on_out_of_range: OutOfRange | None = None,
 ) -> StepRequest:
     modes: dict[str, Any] = dict(answers(mode, MODES))
-    options = StepOptions(
+    step = StepOptions(
         gate_snapshots=looks,
         gate_every_ms=look_every,
         wait_ms=wait,
@@ -90,15 +85,7 @@ def _request(
         answers=modes,
         back_out_of_range=on_out_of_range,
     )
-    return StepRequest(
-        zookeeper=zookeeper,
-        brokers=brokers,
-        kafka_version=kafka_version,
-        place=place,
-        wanted=wanted,
-        options=options,
-        output=output,
-    )
+    return StepRequest(cluster=options, place=place, wanted=wanted, options=step, output=output)
 
 
 _STEP_OPTIONS = (
@@ -114,7 +101,7 @@ _STEP_OPTIONS = (
     output_option(),
 )  # fmt: skip
 step_options = option_block(  # of all steps; passes StepRequest as request
-    cluster_options, plan_options, groups_options, as_argument("request", _request, _STEP_OPTIONS)
+    migration_options, plan_options, groups_options, as_argument("request", _request, _STEP_OPTIONS)
 )
 RETENTION = click.option("--retention", type=DURATION, help="Offset retention of the copies, as 30d.")
 
@@ -257,10 +244,10 @@ def rollback_command(request: StepRequest, execute: bool) -> None:
 
 
 def _step(request: StepRequest, asked: Asked, execute: bool, keep_every_ms: int | None = None) -> None:
-    with command_context(request.zookeeper, request.brokers, request.kafka_version) as context:
+    with migration_client(request.cluster) as admin:
         plan = request.place.read()
         names = groups_of(plan, request.wanted)
-        site = site_of(context, plan, request.zookeeper)
+        site = site_of(admin, plan, request.cluster.connect)
         if not execute and not _confirmed(request, asked, plan, site=site, names=names):
             return
         request = replace(
@@ -332,7 +319,7 @@ def _executed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, nam
             site,
             plan,
             journal,
-            undo=undo_folder(place),
+            undo=place.undo,
             options=request.options,
             checks=(),
             progress=progress.update if batches else lambda done: None,

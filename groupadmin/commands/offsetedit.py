@@ -85,10 +85,7 @@ def execute_plan(
     whose = f"group {groups[0]}" if len(groups) == 1 else counted(len(groups), "group")
     began = time.monotonic()
     what = f"write {counted(sum(len(change.stores) for change in writes), 'offset')} of {whose}"
-    if edit.dry_run:
-        print_note(f"only a plan, nothing was done; without --dry-run: {what}")
-        return False
-    if not go_ahead(edit.execute, what):
+    if not go_ahead(edit.execute, what, edit.dry_run):
         return False
     _look_again(admin, cluster, writes, edit=edit, whole=time.monotonic() - began > 0.5)
     undo = keep_undo(admin, snapshots, writes, edit.undo_dir)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import click
 
@@ -36,9 +36,7 @@ def reset_plan(
     tps = existing(chosen, cluster.partitions)
     if isinstance(kind, FromRows) and not tps:
         tps = list(kind.positions)
-    found = read_snapshots(admin, [group], cluster, also={group: tps})[group]
-    tell_odd([found])
-    _tell_unknown(admin, found, may_be_new=bool(tps))
+    found = one_group(admin, cluster, group, tps)
     if all_topics and not isinstance(kind, FromRows):
         tps = [tp for tp in found.partitions() if cluster.has(tp)]
     return cluster, found, changes_of(admin, cluster, found, kind=kind, tps=tps, edit=edit)
@@ -71,7 +69,8 @@ def delete_plan(
     if all_topics == bool(topics):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
     chosen = [parse_partitions(text) for text in topics]
-    cluster, found = one_group(admin, group, ())
+    cluster = read_cluster(admin)
+    found = one_group(admin, cluster, group)
     meant = [tp for tp in found.partitions() if all_topics or any(_meant(each, tp) for each in chosen)]
     return cluster, found, changes_of(admin, cluster, found, kind=FromRows(dict.fromkeys(meant)), tps=meant, edit=edit)
 
@@ -126,22 +125,16 @@ def copied(
 # common to them -------------------------------------------------------------------------------------------------------
 
 
-def one_group(admin: AdminClient, group: str, also: Iterable[TopicPartition]) -> tuple[Cluster, GroupSnapshot]:
-    """The cluster and a group.  An unknown group is reported: it may be new, or misspelt."""
-    cluster = read_cluster(admin)
-    found = read_snapshots(admin, [group], cluster, also={group: list(also)})[group]
+def one_group(admin: AdminClient, cluster: Cluster, group: str, also: Collection[TopicPartition] = ()) -> GroupSnapshot:
+    """Return the snapshot of a group.  An unknown group is reported, since it may be misspelt; without partitions in
+    `also` it cannot be a new one, and ends the command."""
+    found = read_snapshots(admin, [group], cluster, also={group: also})[group]
     tell_odd([found])
-    _tell_unknown(admin, found, may_be_new=bool(also))
-    return cluster, found
-
-
-def _tell_unknown(admin: AdminClient, found: GroupSnapshot, may_be_new: bool) -> None:
-    """Report an unknown group, or end the command when it cannot be new."""
-    if known(admin, found):
-        return
-    if not may_be_new:
-        fail(f"group {found.group} is not known", EXIT["not found"])
-    print_note(f"group {found.group} is not known yet: it would be a new one")
+    if not known(admin, found):
+        if not also:
+            fail(f"group {group} is not known", EXIT["not found"])
+        print_note(f"group {group} is not known yet: it would be a new one")
+    return found
 
 
 def changes_of(
@@ -164,19 +157,8 @@ def changes_of(
     time_ms = asked_time(kind, admin.clock_ms())
     by_time = at_time(admin, cluster, tps, time_ms) if time_ms is not None else None
     after = target_offsets(kind, tps, committed, bounds=found.bounds, by_time=by_time, time_ms=time_ms)
-    before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
-    exist, policy = _existing(cluster, after), edit.out_of_range
-    changes = plan_changes(
-        found.group,
-        after,
-        before,
-        bounds=found.bounds,
-        existing=exist,
-        stores=stores,
-        out_of_range=policy,
-        former=found.former_stores,
-    )
-    return on_borders(admin, cluster, changes, policy)
+    changes = planned(cluster, found, after, stores=stores, policy=edit.out_of_range)
+    return on_borders(admin, cluster, changes, edit.out_of_range)
 
 
 def _put_back(
@@ -208,23 +190,29 @@ def _by_store(
 ) -> list[Change]:
     changes: list[Change] = []
     for store, after in wanted_by.items():
-        before = {tp: {store: held_by(found, tp, store)} for tp in after}
-        exist = _existing(cluster, after)
-        changes += plan_changes(
-            found.group,
-            after,
-            before,
-            bounds=found.bounds,
-            existing=exist,
-            stores=(store,),
-            out_of_range=policy,
-            former=found.former_stores,
-        )
+        changes += planned(cluster, found, after, stores=(store,), policy=policy)
     return on_borders(admin, cluster, changes, policy)
 
 
-def _existing(cluster: Cluster, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
-    return {tp for tp in tps if cluster.has(tp)}
+def planned(
+    cluster: Cluster,
+    found: GroupSnapshot,
+    after: Mapping[TopicPartition, TargetOffset | Problem],
+    *,
+    stores: Sequence[StoreName],
+    policy: OutOfRangePolicy,
+) -> list[Change]:
+    """Return the changes that write these targets to stores of a group.  Raises as plan_changes()."""
+    return plan_changes(
+        found.group,
+        after,
+        {tp: {store: held_by(found, tp, store) for store in stores} for tp in after},
+        bounds=found.bounds,
+        existing={tp for tp in after if cluster.has(tp)},
+        stores=stores,
+        out_of_range=policy,
+        former=found.former_stores,
+    )
 
 
 def rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:

@@ -15,19 +15,16 @@ import click
 from groundwork.commands import Group, output_option
 from groundwork.output import EXIT, fail, print_file, write
 from groundwork.sentences import counted
-from groundwork.zksecurity import ZooKeeper
 from groupadmin.commands.editoptions import (
-    admin_client,
+    ClusterOptions,
+    cluster_options,
     end_where_closed,
-    must_keep,
     store_option,
-    stores_named,
     usage_errors,
 )
 from groupadmin.commands.offsetedit import shown
 from groupadmin.commands.offsettranslate import translate_command
 from groupadmin.commands.offsetviews import (
-    BROKERS,
     FILE,
     GET,
     Keyed,
@@ -51,7 +48,6 @@ from kafkawire.dialects import Store as StoreName
 from kafkawire.dialects import expected
 from kafkawire.model import TopicPartition
 from zkconsumer.commands.common import clear_errors, print_unit
-from zkconsumer.commands.options import brokers_option, kafka_version_option, zookeeper_option
 
 DIFF = ("group", "topic", "partition", "left", "right", "differ")
 
@@ -82,19 +78,15 @@ for _each in (set_command, reset_command, import_command, delete_command, copy_c
         "zkconsumer offsets get -z zk1:2181/kafka -b kafka1:9092 --group billing --store both -o json",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
+@cluster_options()
 @groups_option
 @store_option
-@kafka_version_option
 @output_option()
 def get_command(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
+    options: ClusterOptions,
     groups: tuple[str, ...],
     regex: bool,
     store: str | None,
-    kafka_version: str,
     output: str,
 ) -> None:
     """Print the committed offsets of groups.
@@ -106,12 +98,12 @@ def get_command(
     """
     if not groups:
         raise click.UsageError("--group is missing")
-    must_keep(stores_named(store), kafka_version)
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    stores = options.stores(store) or BOTH
+    with options.client() as admin:
         found, cluster = snapshots(admin, groups, regex)
         tell_odd(found.values())
         ages = commit_times(admin, cluster, next(iter(found.values()))) if len(found) == 1 else {}
-        rows = [row for each in found.values() for row in position_rows(each, stores_named(store) or BOTH, ages)]
+        rows = [row for each in found.values() for row in position_rows(each, stores, ages)]
     write(rows, GET, output)
     print_unit(admin.dialect)
     end_where_closed(admin)
@@ -124,19 +116,15 @@ def get_command(
         "zkconsumer offsets export -z zk1:2181/kafka --group billing -o zk-export > billing.txt",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
+@cluster_options()
 @groups_option
 @store_option
-@kafka_version_option
 @output_option(forms=("json", "csv", "zk-export"), default="json")
 def export_command(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
+    options: ClusterOptions,
     groups: tuple[str, ...],
     regex: bool,
     store: str | None,
-    kafka_version: str,
     output: str,
 ) -> None:
     """Print the offsets of groups as a file for an import.
@@ -146,10 +134,9 @@ def export_command(
     json has all data, also the state of each store; csv is for kafka-consumer-groups --from-file, zk-export for
     ImportZkOffsets (by default with ZooKeeper's offsets).
     """
-    must_keep(stores_named(store), kafka_version)
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    chosen = options.stores(store) or (("zookeeper",) if output == "zk-export" else None)
+    with options.client() as admin:
         found, _ = snapshots(admin, groups, regex)
-        chosen = stores_named(store) or (("zookeeper",) if output == "zk-export" else None)
         tell_odd(found.values())
         file = saved(admin, found.values(), chosen)
     kind: WrittenKind = "csv" if output == "csv" else "zk-export" if output == "zk-export" else "json"
@@ -169,20 +156,16 @@ def export_command(
     ],
 )
 @click.argument("files", nargs=-1, type=FILE)
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
+@cluster_options()
 @groups_option
 @store_option
-@kafka_version_option
 @output_option()
 def diff_command(
     files: tuple[Path, ...],
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
+    options: ClusterOptions,
     groups: tuple[str, ...],
     regex: bool,
     store: str | None,
-    kafka_version: str,
     output: str,
 ) -> None:
     """Compare the offsets of files and stores.
@@ -196,13 +179,13 @@ def diff_command(
         with usage_errors():
             left, right = (file_positions(path, groups) for path in files)
     else:
-        must_keep(stores_named(store), kafka_version)
-        if not files and not expected(kafka_version).keeps_offsets:
+        stores = options.stores(store)
+        if not files and not expected(options.kafka_version).keeps_offsets:
             raise click.UsageError(
-                f"brokers of Kafka {kafka_version} keep no offsets: give one or two files to compare"
+                f"brokers of Kafka {options.kafka_version} keep no offsets: give one or two files to compare"
             )
-        with admin_client(zookeeper, brokers, kafka_version) as admin:
-            left, right = _with_stores(admin, files, groups=groups, regex=regex, stores=stores_named(store))
+        with options.client() as admin:
+            left, right = _with_stores(admin, files, groups=groups, regex=regex, stores=stores)
     keys = sorted({*left, *right}, key=lambda key: (key[0], in_order(key[1])))
     differ = [(group, tp) for group, tp in keys if left.get((group, tp)) != right.get((group, tp))]
     write([_diff_row(left, right, group, tp) for group, tp in differ], DIFF, output)

@@ -22,10 +22,11 @@ from groundwork.commands import Command, as_argument
 from groundwork.output import EXIT, fail, write
 from groundwork.sentences import counted
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import Edit, admin_client, edit_options, stores_named, tell_some
+from groupadmin.commands.editoptions import ClusterOptions, Edit, edit_options, stores_named, tell_some
 from groupadmin.commands.offsetedit import execute_plan, plan_rows
-from groupadmin.commands.offsetviews import BROKERS, known, tell_odd
-from groupadmin.plan.changes import Change, plan_changes
+from groupadmin.commands.offsetplans import planned
+from groupadmin.commands.offsetviews import known, tell_odd
+from groupadmin.plan.changes import Change
 from groupadmin.plan.resets import Bounds, Problem, TargetOffset
 from groupadmin.snapshot.cluster import AdminClient, Cluster, client_of, read_cluster
 from groupadmin.snapshot.logends import log_bounds
@@ -37,12 +38,9 @@ from zkconsumer.commands.common import print_note
 from zkconsumer.commands.options import (
     _addresses,
     _release,
-    brokers_option,
     connect_string,
     group_name,
     group_option,
-    kafka_version_option,
-    zookeeper_option,
 )
 from zkconsumer.offsetmap.file import read_map
 from zkconsumer.offsetmap.records import OffsetMap, merged
@@ -56,9 +54,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Source:
     """Options of the source cluster.  store: the store whose offsets count; None: by the members' modes."""
 
-    zookeeper: ZooKeeper | None
-    brokers: list[tuple[str, int]]
-    version: str
+    cluster: ClusterOptions
     store: str | None
 
 
@@ -69,14 +65,13 @@ def _source(
     source_version: str,
     source_store: str | None,
 ) -> Source:
-    found = Source(_zookeeper(source, source_config), source_brokers, source_version, source_store)
-    if found.zookeeper is None and not found.brokers:
+    zookeeper = _zookeeper(source, source_config)
+    if zookeeper is None and not source_brokers:
         raise click.UsageError("--source (ZooKeeper of the cluster that the group reads now) is missing")
-    return found
+    return Source(ClusterOptions(zookeeper, source_version, source_brokers), source_store)
 
 
 def _zookeeper(connect: str | None, file: Path | None) -> ZooKeeper | None:
-    from groundwork.zksecurity import ZooKeeper
     from zkconsumer.commands.zkconfig import read_values, zookeeper_of
 
     if file is None:
@@ -148,9 +143,6 @@ Rows = dict[TopicPartition, Safe | Problem]
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic of the target; repeatable.")
 @source_options
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
-@kafka_version_option
 @edit_options
 def translate_command(
     maps: tuple[str, ...],
@@ -158,9 +150,6 @@ def translate_command(
     to_group: str | None,
     topics: tuple[str, ...],
     source: Source,
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Set a group's offsets in a mirror's target by its offset map.
@@ -170,10 +159,7 @@ def translate_command(
     --source is the cluster that it reads now, -z and -b are the cluster that is written.  There it will read every
     message that it had not read, and at most `repeats` messages of a partition twice.  Stop the group first.
     """
-    with (
-        admin_client(zookeeper, brokers, kafka_version) as target,
-        admin_client(source.zookeeper, source.brokers, source.version) as origin,
-    ):
+    with edit.cluster.client() as target, source.cluster.client() as origin:
         mine = to_group or group
         cluster = read_cluster(target)
         offsets = merged(_map(target, cluster, name) for name in maps)
@@ -267,19 +253,7 @@ def _changes(target: AdminClient, cluster: Cluster, found: GroupSnapshot, *, row
     after: dict[TopicPartition, TargetOffset | Problem] = {
         tp: row if isinstance(row, Problem) else TargetOffset(row.position, _note(tp, row)) for tp, row in rows.items()
     }
-    before = {tp: {store: held_by(found, tp, store) for store in stores} for tp in after}
-    existing = {tp for tp in after if cluster.has(tp)}
-    former = found.former_stores
-    return plan_changes(
-        found.group,
-        after,
-        before,
-        bounds=found.bounds,
-        existing=existing,
-        stores=stores,
-        out_of_range=edit.out_of_range,
-        former=former,
-    )
+    return planned(cluster, found, after, stores=stores, policy=edit.out_of_range)
 
 
 def _note(tp: TopicPartition, safe: Safe) -> str:

@@ -32,7 +32,6 @@ from zkconsumer.commands.options import group_name
 from zkconsumer.offsets.store import NONE, Committed, Unknown
 
 GET = ("group", "topic", "partition", "committed", "start", "end", "lag", "store", "age")
-BROKERS = "Any brokers of the cluster (default with -z: the registered ones)."
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 F = TypeVar("F", bound=Callable[..., Any])
 Keyed = dict[tuple[str, TopicPartition], object]

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from groundwork.commands import Command, as_argument
-from groundwork.zksecurity import ZooKeeper
-from groupadmin.commands.editoptions import Edit, admin_client, edit_options, usage_errors
+from groupadmin.commands.editoptions import Edit, edit_options, usage_errors
 from groupadmin.commands.offsetedit import execute_plan
 from groupadmin.commands.offsetplans import (
     changes_of,
@@ -27,7 +26,7 @@ from groupadmin.commands.offsetplans import (
     rows_of,
     two_groups,
 )
-from groupadmin.commands.offsetviews import BROKERS, FILE, rows_to_write
+from groupadmin.commands.offsetviews import FILE, rows_to_write
 from groupadmin.plan.resets import (
     ByDuration,
     Current,
@@ -40,8 +39,9 @@ from groupadmin.plan.resets import (
     ToOffset,
     from_rows,
 )
+from groupadmin.snapshot.cluster import read_cluster
 from zkconsumer.commands.common import print_note
-from zkconsumer.commands.options import brokers_option, group_name, group_option, kafka_version_option, zookeeper_option
+from zkconsumer.commands.options import group_name, group_option
 from zkconsumer.options.arguments import parse_assignments, parse_duration, parse_position, parse_shift, parse_time
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,24 +120,19 @@ all_topics_option = click.option("--all-topics", is_flag=True, help="Every parti
     ],
 )
 @click.argument("assignments", nargs=-1, required=True, metavar="TOPIC:PARTITION=POSITION...")
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
 @group_option()
-@kafka_version_option
 @edit_options
 def set_command(
     assignments: tuple[str, ...],
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
     group: str,
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Set offsets of a group: the next message to read."""
     with usage_errors():
         positions = parse_assignments(assignments)
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
-        cluster, found = one_group(admin, group, positions)
+    with edit.cluster.client() as admin:
+        cluster = read_cluster(admin)
+        found = one_group(admin, cluster, group, positions)
         changes = changes_of(admin, cluster, found, kind=FromRows(dict(positions)), tps=list(positions), edit=edit)
         execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
@@ -150,22 +145,16 @@ def set_command(
         "zkconsumer offsets reset -z zk1:2181/kafka --group billing --all-topics --by-duration PT1H --execute",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
 @group_option()
 @topics_option
 @all_topics_option
 @reset_options
-@kafka_version_option
 @edit_options
 def reset_command(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
     group: str,
     topics: tuple[str, ...],
     all_topics: bool,
     reset: ResetAsked,
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Reset a group's offsets to a time, an offset or an end.
@@ -176,7 +165,7 @@ def reset_command(
     """
     with usage_errors():
         kind = reset.kind_for(group)
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with edit.cluster.client() as admin:
         cluster, found, changes = reset_plan(admin, group, kind, topics=topics, all_topics=all_topics, edit=edit)
         execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
@@ -190,21 +179,15 @@ def reset_command(
     ],
 )
 @click.argument("file", type=FILE)
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
 @group_option(required=False, help="Group of rows that name no group; of a file with several groups, only this one.")
 @click.option("--zero-means-missing", is_flag=True, help="Treat each 0 in the file as no offset (kafka-utils).")
 @click.option("--keep-out-of-range", is_flag=True, help="Write offsets outside the log as they are: for undoing.")
-@kafka_version_option
 @edit_options
 def import_command(
     file: Path,
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
     group: str | None,
     zero_means_missing: bool,
     keep_out_of_range: bool,
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Write the offsets in a file to the stores.
@@ -217,7 +200,7 @@ def import_command(
     with usage_errors():
         read = rows_to_write(file, zero_means_missing, by_store=True)
     chosen = replace(edit, out_of_range="keep") if keep_out_of_range else edit
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with edit.cluster.client() as admin:
         if read.cluster is not None and admin.session is not None and read.cluster != admin.session.connect:
             print_note(f"{file.name} is from {read.cluster}, and will be written to {admin.session.connect}")
         cluster, found, changes, written = import_plan(admin, read.rows, group, chosen)
@@ -232,20 +215,14 @@ def import_command(
         "zkconsumer offsets delete -z zk1:2181/kafka --group billing --all-topics --execute",
     ],
 )
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
 @group_option()
 @topics_option
 @all_topics_option
-@kafka_version_option
 @edit_options
 def delete_command(
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
     group: str,
     topics: tuple[str, ...],
     all_topics: bool,
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Delete offsets of a group.
@@ -255,7 +232,7 @@ def delete_command(
     Kafka before 2.4 has no request for that: the offsets get an expiry in the past, and Kafka deletes them at its next
     check.
     """
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
+    with edit.cluster.client() as admin:
         cluster, found, changes = delete_plan(admin, group, topics=topics, all_topics=all_topics, edit=edit)
         execute_plan(admin, cluster, {group: found}, changes, edit=edit)
 
@@ -270,18 +247,12 @@ def delete_command(
 )
 @click.argument("source", callback=group_name)
 @click.argument("target", callback=group_name)
-@zookeeper_option(required=False)
-@brokers_option(BROKERS)
 @click.option("--merge", is_flag=True, help="Overwrite offsets that the target group already has.")
-@kafka_version_option
 @edit_options
 def copy_command(
     source: str,
     target: str,
-    zookeeper: ZooKeeper | None,
-    brokers: list[tuple[str, int]],
     merge: bool,
-    kafka_version: str,
     edit: Edit,
 ) -> None:
     """Copy the offsets of a group to another group.
@@ -289,8 +260,9 @@ def copy_command(
     From SOURCE to TARGET in each store; with --store, those that count are written there.
     """
     two_groups(source, target)
-    with admin_client(zookeeper, brokers, kafka_version) as admin:
-        cluster, found = one_group(admin, source, ())
+    with edit.cluster.client() as admin:
+        cluster = read_cluster(admin)
+        found = one_group(admin, cluster, source)
         mine, changes = copied(admin, cluster, found, target, merge=merge, stores=edit.stores, policy=edit.out_of_range)
         held = {(target, tp): row.metadata for tp, row in found.kafka.items() if row.metadata}
         execute_plan(admin, cluster, {target: mine}, changes, edit=edit, texts=held)

@@ -2,26 +2,36 @@
 
 ZooKeeper deletes the nodes of a member with its session.  Nodes of a copied tree, or of a client that makes them
 persistent, stay for ever: no member gets their partitions, and there is no process to stop.
+
+The undo file has each node's path and data; data that is not UTF-8 as "base64":
+
+    {"format": "zkconsumer.nodes/1", "cluster": "zk1:2181/kafka", "saved_at": "2026-11-29T20:01:48.599Z",
+     "nodes": [{"path": "/consumers/billing/owners/orders/0", "data": "billing_host-1394154511599-60744496-0"}]}
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import json
 import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from groundwork.commands import Command, dry_run_option, execute_option, output_option
+from groundwork.jsontext import json_value
 from groundwork.output import EXIT, fail, write
-from groundwork.sentences import counted
+from groundwork.sentences import counted, iso
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.apply.savednodes import nodes_of_text, nodes_text
 from groupadmin.apply.undofile import keep_text
 from groupadmin.commands.editoptions import undo_dir_option, usage_errors
 from groupadmin.commands.offsetviews import FILE, since
+from groupadmin.files.model import FileUnclear
 from groupadmin.snapshot.foreign import is_held
 from groupadmin.snapshot.tree import everything_below
 from zkconsumer.commands.common import connected, print_note
@@ -31,6 +41,7 @@ from zkconsumer.session.nodes import Read, delete_nodes, read_nodes
 from zkconsumer.session.zkcalls import WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
+FORMAT = "zkconsumer.nodes/1"
 COLUMNS = ("node", "holds", "age", "action")
 SHOWN = 200  # characters of a node's data
 
@@ -134,11 +145,47 @@ def _wanted(rows: Sequence[Sequence[object]], what: str, execute: bool, dry_run:
     if not rows:
         print_note("a session holds each owner and id node of the group: nothing to delete")
         return False
-    if dry_run:
-        print_note(f"only a plan, nothing was done; without --dry-run: {what}")
-        return False
-    return go_ahead(execute, what)
+    return go_ahead(execute, what, dry_run)
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")[:SHOWN]
+
+
+# the undo file --------------------------------------------------------------------------------------------------------
+
+
+def nodes_text(nodes: Mapping[str, bytes], cluster: str, at_ms: int) -> str:
+    """Return the text of a file with these nodes, data by path."""
+    rows = [{"path": path, **_data_in(data)} for path, data in sorted(nodes.items())]
+    return json.dumps({"format": FORMAT, "cluster": cluster, "saved_at": iso(at_ms), "nodes": rows}, indent=1) + "\n"
+
+
+def nodes_of_text(text: str) -> dict[str, bytes]:
+    """Return the nodes of such a file, data by path.
+
+    Raises FileUnclear for another file, and for a path that is neither an owner's nor a member's.
+    """
+    try:
+        file: Any = json_value(text)
+        if file["format"] != FORMAT:
+            raise KeyError("format")
+        found = {str(row["path"]): _data_of(row) for row in file["nodes"]}
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        raise FileUnclear(None, "this is no file of nodes", f"`groups unblock` writes one ({FORMAT})") from None
+    for path in found:
+        names = path.split("/")
+        if names[:2] != ["", "consumers"] or "" in names[2:] or len(names) < 3 or not is_held(names[2], path):
+            raise FileUnclear(None, f"{path!r} is the path of no owner and of no member", "correct or delete it")
+    return found
+
+
+def _data_in(data: bytes) -> dict[str, str]:
+    try:
+        return {"data": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _data_of(row: Mapping[str, Any]) -> bytes:
+    return row["data"].encode() if "data" in row else base64.b64decode(row["base64"], validate=True)

@@ -23,7 +23,6 @@ import fcntl
 import json
 import os
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
@@ -423,8 +422,3 @@ def _read_all(file: int) -> bytes:
 def _write_all(file: int, data: bytes) -> None:
     while data:
         data = data[os.write(file, data) :]
-
-
-def now_ms() -> int:
-    """The current time for a journal, ms since 1970."""
-    return time.time_ns() // 1_000_000

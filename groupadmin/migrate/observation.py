@@ -90,10 +90,6 @@ class Observer:
         self._options = options
         self._tell = tell
 
-    def once(self, plans: Sequence[GroupPlan]) -> dict[str, GroupSnapshot]:
-        """One snapshot of each group."""
-        return self._site.snapshots(plans)
-
     def for_steps(
         self, plans: Mapping[str, GroupPlan], steps: Mapping[str, Step], first: Mapping[str, GroupSnapshot]
     ) -> dict[str, Observation]:

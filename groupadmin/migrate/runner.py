@@ -60,6 +60,7 @@ AFTER: Mapping[Asked, frozenset[Phase]] = {  # phases in which the command has n
     "takeback": frozenset({P.CUTOVER, P.DONE}),
     "rollback": frozenset({P.ROLLED_BACK}),
 }
+NOT_WRITTEN = "not written"
 BACK = (S.RETURN_COPY, S.RETURN_VERIFY)  # planned again each time: offsets that were copied back are then equal
 
 
@@ -113,10 +114,6 @@ def together(before: Outcome | None, now: Outcome) -> Outcome:
     if before is None:
         return now
     return replace(now, written=before.written + now.written, notes=(*before.notes, *now.notes))
-
-
-P, S = Phase, StepName
-NOT_WRITTEN = "not written"
 
 
 @dataclass(slots=True)
@@ -197,7 +194,7 @@ class StepRunner:
 
     def _asked(self, asked: Asked, groups: Sequence[str]) -> dict[str, Outcome]:
         """Run one step of each group, groups with the same step together."""
-        first = self._observer.once([self._plans[group] for group in groups])
+        first = self._site.snapshots([self._plans[group] for group in groups])
         steps: dict[StepName, list[str]] = {}
         found: dict[str, Outcome] = {}
         for group in groups:
@@ -332,7 +329,7 @@ class StepRunner:
         failpoint("migrate after journal")
 
     def _observe_again(self, some: Sequence[_Group]) -> None:
-        now = self._observer.once([self._plans[each.plan.group] for each in some])
+        now = self._site.snapshots([self._plans[each.plan.group] for each in some])
         for each in some:
             each.observation = each.observation.after(now[each.plan.group])
 

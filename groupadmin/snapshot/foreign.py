@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 from groupadmin.snapshot.model import Foreign, ForeignKind, ZkRow
 from kafkawire.dialects import Dialect
@@ -25,25 +25,13 @@ from kafkawire.errors import LocalError, RegistrationError
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.offsets.store import position_of
+from zkconsumer.session.nodes import Read
 
 FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
 OURS = (*FOLDERS, "migration")  # zkconsumer.offsets.migrationmarker
 SHOWN = 200  # characters of a foreign node's data in plans and reports
 BYTES_NAME = re.compile(r"""b(['"])(.*)\1""")
 ONE_NODE = re.compile(r"\d+:-?\d+(,\d+:-?\d+)*")
-
-
-@dataclass(frozen=True, slots=True)
-class Znode:
-    """A node as read, with its stat."""
-
-    data: bytes
-    _: KW_ONLY
-    version: int
-    mzxid: int
-    czxid: int
-    mtime_ms: int
-    sessionless: bool = False  # persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +49,7 @@ class Sorted:
     sessionless: tuple[str, ...] = ()
 
 
-def sort_nodes(group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> Sorted:
+def sort_nodes(group: str, nodes: Mapping[str, Read], dialect: Dialect) -> Sorted:
     """Sort all nodes below /consumers/GROUP, given by path.  Raises nothing: a node that is not understood is
     foreign."""
     found = _Found(group, nodes, dialect)
@@ -72,7 +60,7 @@ def sort_nodes(group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> Sort
         owners=dict(found.owners()),
         members=tuple(found.ids()),
         foreign=tuple(found.foreign),
-        sessionless=tuple(path for path, node in sorted(nodes.items()) if node.sessionless and is_held(group, path)),
+        sessionless=tuple(path for path, node in sorted(nodes.items()) if not node.owner and is_held(group, path)),
     )
 
 
@@ -85,7 +73,7 @@ def is_held(group: str, path: str) -> bool:
 class _Found:
     """State of sorting one group's nodes; .foreign collects foreign ones."""
 
-    def __init__(self, group: str, nodes: Mapping[str, Znode], dialect: Dialect) -> None:
+    def __init__(self, group: str, nodes: Mapping[str, Read], dialect: Dialect) -> None:
         self.foreign: list[Foreign] = []
         self._home = f"{CONSUMERS}/{group}"
         self._nodes = nodes
@@ -137,7 +125,7 @@ class _Found:
                 self._no("id", path, node, f"a member that JVM members cannot read ({why})", None)
             yield member
 
-    def _below(self, folder: str) -> Iterator[tuple[str, str | None, str, Znode]]:
+    def _below(self, folder: str) -> Iterator[tuple[str, str | None, str, Read]]:
         """The children and grandchildren of a folder; deeper nodes are foreign."""
         home = f"{self._home}/{folder}/"
         for path, node in sorted(self._nodes.items()):
@@ -164,11 +152,11 @@ class _Found:
     def _has_children(self, path: str) -> bool:
         return any(other.startswith(f"{path}/") for other in self._nodes)
 
-    def _no(self, kind: ForeignKind, path: str, node: Znode, text: str, topic: str | None) -> None:
+    def _no(self, kind: ForeignKind, path: str, node: Read, text: str, topic: str | None) -> None:
         self.foreign.append(Foreign(kind, path, node.data.decode("utf-8", "backslashreplace")[:SHOWN], text, topic))
 
 
-def _one_node(node: Znode) -> str:
+def _one_node(node: Read) -> str:
     if ONE_NODE.fullmatch(node.data.decode("utf-8", "replace").strip()):
         return "the one-node form, partition:position of all partitions"
     return "data where a folder is expected"

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster
-from groupadmin.snapshot.foreign import Znode, sort_nodes
+from groupadmin.snapshot.foreign import sort_nodes
 from groupadmin.snapshot.logends import last_stable, log_bounds
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow
 from groupadmin.snapshot.tree import closed_groups, read_trees
@@ -26,7 +26,7 @@ from zkconsumer.filters import Selection
 from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.modes import Mode, modes_path, read_mode
 from zkconsumer.offsets.store import NONE
-from zkconsumer.session.nodes import list_children, read_nodes
+from zkconsumer.session.nodes import Read, list_children, read_nodes
 from zkconsumer.session.zkcalls import Closed
 
 WIDE = 200_000  # limit of offsets to request that may not exist
@@ -84,7 +84,7 @@ def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> 
 
 
 def _from_zookeeper(
-    admin: AdminClient, cluster: Cluster, group: str, *, nodes: Mapping[str, Znode], read_at: int, left_zookeeper: bool
+    admin: AdminClient, cluster: Cluster, group: str, *, nodes: Mapping[str, Read], read_at: int, left_zookeeper: bool
 ) -> GroupSnapshot:
     ordered = sort_nodes(group, nodes, admin.dialect)
     modes, foreign = _modes(group, nodes)
@@ -126,7 +126,7 @@ def _left_zookeeper(admin: AdminClient, groups: Sequence[str], closed: dict[str,
     return found
 
 
-def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], list[Foreign]]:
+def _modes(group: str, nodes: Mapping[str, Read]) -> tuple[dict[str, Mode], list[Foreign]]:
     folder = modes_path(group) + "/"
     modes: dict[str, Mode] = {}
     foreign = []
@@ -140,7 +140,7 @@ def _modes(group: str, nodes: Mapping[str, Znode]) -> tuple[dict[str, Mode], lis
     return modes, foreign
 
 
-def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Znode], group: str) -> set[TopicPartition]:
+def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Read], group: str) -> set[TopicPartition]:
     """The partitions that members read now, except members whose registration cannot be read."""
     folder = admin.dialect.znodes.ids(group) + "/"
     topics: set[str] = set()

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from groupadmin.snapshot.foreign import FOLDERS, OURS, Znode
+from groupadmin.snapshot.foreign import FOLDERS, OURS
 from kafkawire.znodes.group import CONSUMERS
 from zkconsumer.session.nodes import Read, delete_nodes, list_children, read_nodes
 from zkconsumer.session.zkcalls import Closed, WriteOutcome
 from zkconsumer.session.zksession import ZkSession
 
 DEEPEST = 3  # levels below such a folder; a node of the third one is foreign
-Tree = dict[str, Znode]
+Tree = dict[str, Read]
 
 
 def groups_in_zookeeper(session: ZkSession) -> list[str]:
@@ -51,14 +51,7 @@ def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None 
         }
         nodes = {path: node for path, node in read_nodes(session, below, shut).items() if node is not None}
         for path, node in nodes.items():
-            trees[below[path]][path] = Znode(
-                node.data,
-                version=node.version,
-                mzxid=node.mzxid,
-                czxid=node.czxid,
-                mtime_ms=node.mtime_ms,
-                sessionless=not node.owner,
-            )
+            trees[below[path]][path] = node
         level = {path: below[path] for path, node in nodes.items() if node.children and path not in beside}
         if not level or depth == DEEPEST - 1:
             break

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from groundwork.connecting import connect as blocking_connect
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from kafkawire.dialects import DIALECTS, Dialect, dialect, release_number
 from kafkawire.errors import LinkLost, RemoteError, SecurityRefused, WireError
 from kafkawire.interfaces import Fields

@@ -25,7 +25,7 @@ from groundwork.installed import entry_points
 from groundwork.named import NotLoaded, load_named
 from groundwork.options import Secret
 from groundwork.threads import NoThread
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from kafkawire.errors import RemoteError
 from kafkawire.net import sasl as mechanisms
 from kafkawire.net.link import Connect, Greeting, Login, SecurityFailure

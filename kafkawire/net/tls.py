@@ -23,7 +23,7 @@ from groundwork.forks import abandon
 from groundwork.openfiles import too_many
 from groundwork.options import Secret
 from groundwork.sockets import TimeLeft, in_slices, slice_of, tuned
-from groundwork.tls import TlsUnusable, plain_tls
+from groundwork.tlscontext import TlsUnusable, plain_tls
 from kafkawire.net.link import SecurityFailure
 from kafkawire.net.transport import close, ended, octets, set_abort
 

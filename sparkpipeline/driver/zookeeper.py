@@ -25,7 +25,7 @@ from kazoo.retry import KazooRetry
 
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
-from groundwork.tls import TlsUnusable, plain_tls
+from groundwork.tlscontext import TlsUnusable, plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from groundwork.zkstart import last_trouble, started
 from kafkawire.cluster.leaders import NoLeader

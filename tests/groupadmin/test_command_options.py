@@ -17,7 +17,7 @@ from click.shell_completion import ShellComplete
 from groundwork.commands import execute_option
 from groundwork.options import Secret
 from groundwork.output import EXIT, run_command
-from groundwork.tls import plain_tls
+from groundwork.tlscontext import plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity, ZooKeeper
 from zkconsumer.commands.cli import cli, outcome
 from zkconsumer.commands.options import AUTH_VARIABLE, brokers_option, go_ahead, zookeeper_option

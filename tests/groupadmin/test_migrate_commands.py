@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 
 from groundwork.output import EXIT, Failure
 from groundwork.zksecurity import ZooKeeper
+from groupadmin.commands.editoptions import ClusterOptions
 from groupadmin.commands.migratebase import files
 from groupadmin.commands.migratestatus import keep_checks
 from groupadmin.commands.migratesteps import StepRequest, _exit, _retention
@@ -143,9 +144,7 @@ def test_the_cutover_keeps_positions_as_long_as_the_copy_did(folder: Path):
 
     def asking(retention_ms: int | None) -> StepRequest:
         return StepRequest(
-            zookeeper=ZooKeeper("zk:2181"),
-            brokers=[],
-            kafka_version="0.9",
+            cluster=ClusterOptions(ZooKeeper("zk:2181"), "0.9"),
             place=place,
             wanted=GroupSelection(),
             options=StepOptions(retention_ms=retention_ms),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from groupadmin.commands.editoptions import ClusterOptions
 from groupadmin.commands.offsettranslate import Source, _read
 from groupadmin.plan.resets import Problem
 from groupadmin.translation import Facts, Safe, translated
@@ -220,5 +221,5 @@ def test_a_source_that_is_told_to_be_empty_and_was_copied_is_not() -> None:
 def test_the_source_is_asked_where_its_leaders_own_logs_end() -> None:
     with fakes({"t": 1, OFFSETS_TOPIC: 1}, {"/consumers/g/offsets/t/0": b"400"}, ends={("t", 0): 450}) as f:
         f.kafka.logs["t", 0].high_watermark = 400
-        source = Source(None, [], "0.8.2", "zookeeper")
+        source = Source(ClusterOptions(None, "0.8.2"), "zookeeper")
         assert _read(f.world, "g", offsets=identity(), source=source, force=False) == ({S0: 400}, {S0: (0, 450)})

@@ -22,7 +22,7 @@ from groundwork import tasks
 from groundwork.connecting import connect
 from groundwork.options import Secret
 from groundwork.threads import NoThread
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from kafkawire.dialects import dialect
 from kafkawire.errors import LinkLost, SecurityRefused
 from kafkawire.model import Broker, TopicPartition

@@ -13,9 +13,9 @@ from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect, dialect
 from producer import leaders as module
 from producer.config import ProducerConfig
-from producer.leaders import Leaders
 from producer.outages import Outages
 from producer.producer import Producer
+from producer.targetleaders import Leaders
 from tests.fakes.broker import FakeCluster
 from tests.producer.running import WAIT_S, until
 

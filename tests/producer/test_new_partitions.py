@@ -8,8 +8,8 @@ import pytest
 
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect, dialect
-from producer.leaders import Leaders
 from producer.outages import Outages
+from producer.targetleaders import Leaders
 
 
 def view(**leaders: list[int | None]) -> ClusterView:
@@ -33,7 +33,7 @@ class Seen:
 def looks_asked(monkeypatch: pytest.MonkeyPatch, step_s: float, *views: ClusterView) -> list[bool]:
     """Whether each look asked for another one; step_s pass between them."""
     clock = [0.0]
-    monkeypatch.setattr("producer.leaders.now", lambda: clock[0])
+    monkeypatch.setattr("producer.targetleaders.now", lambda: clock[0])
     leaders = Leaders(
         Seen(*views),
         by_name=True,

@@ -14,7 +14,7 @@ import pytest
 
 from groundwork.options import specs
 from groundwork.tasks import tls_context
-from groundwork.tls import TlsUnusable, plain_tls
+from groundwork.tlscontext import TlsUnusable, plain_tls
 from groundwork.zksecurity import Tls as ZkTls
 from kafkawire.cluster.release import _client_hello
 from kafkawire.net.sasl import MAX_ITERATIONS
@@ -57,8 +57,8 @@ def test_nothing_dangerous_is_called() -> None:
 
 # What may switch the checks of a certificate off, and by which option; what may choose how old TLS may be.
 UNCHECKED = {
-    ("groundwork/tls.py", "check_hostname = False"): "zookeeper.ssl.verify: false",
-    ("groundwork/tls.py", "verify_mode = ssl.CERT_NONE"): "zookeeper.ssl.verify: false",
+    ("groundwork/tlscontext.py", "check_hostname = False"): "zookeeper.ssl.verify: false",
+    ("groundwork/tlscontext.py", "verify_mode = ssl.CERT_NONE"): "zookeeper.ssl.verify: false",
     ("kafkawire/net/tls.py", "check_hostname = self.host_check"): "ssl.endpoint.identification.algorithm: none",
 }
 CHECKS = {"check_hostname", "verify_mode"}

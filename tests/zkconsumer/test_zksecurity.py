@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from groundwork.options import OptionError, Secret
-from groundwork.tls import TlsUnusable, plain_tls
+from groundwork.tlscontext import TlsUnusable, plain_tls
 from groundwork.zksecurity import OPEN, Tls, ZkSecurity
 from zkconsumer.options.config import ConsumerConfig, load_consumer
 

@@ -208,7 +208,7 @@ def _release(ctx: click.Context, param: click.Parameter, text: str) -> str:
 # writing --------------------------------------------------------------------------------------------------------------
 
 
-def go_ahead(execute: bool, what: str) -> bool:
+def go_ahead(execute: bool, what: str, dry_run: bool = False) -> bool:
     """groundwork.commands.go_ahead(); while the user thinks, ZooKeeper sessions are kept alive.
 
     What the plan was made from may have changed all the same.
@@ -216,4 +216,4 @@ def go_ahead(execute: bool, what: str) -> bool:
     from groundwork import commands
     from groundwork.tasks import sleep
 
-    return commands.go_ahead(execute, what, sleep=sleep)
+    return commands.go_ahead(execute, what, dry_run, sleep)

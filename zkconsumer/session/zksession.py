@@ -37,7 +37,7 @@ from groundwork.kazoohandler import kazoo_handler
 from groundwork.logs import KazooLog
 from groundwork.openfiles import TooManyOpenFiles
 from groundwork.tasks import Event, TaskGroup, deadline, now, sleep, tls_context
-from groundwork.tls import TlsUnusable
+from groundwork.tlscontext import TlsUnusable
 from groundwork.zksecurity import OPEN, ZkSecurity
 from groundwork.zkstart import started
 from kafkawire.cluster.zookeeper import missing_chroot

@@ -94,11 +94,6 @@ class ClusterFacts:
     refused: Mapping[str, str] = field(default_factory=dict)
 
 
-def failed(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
-    """Ids of the failed checks of the cluster, and of one group."""
-    return tuple(each.id for each in checks if each.outcome == "fail" and each.group in (None, group))
-
-
 def failures(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
     """The failed checks as sentences with finding and remedy."""
     rows = [each for each in checks if each.outcome == "fail" and each.group in (None, group)]

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from groupadmin.snapshot.foreign import Sorted, Znode, sort_nodes
+from groupadmin.snapshot.foreign import Sorted, sort_nodes
 from groupadmin.snapshot.model import ZkRow
 from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from zkconsumer.offsets.store import Unknown
+from zkconsumer.session.nodes import Read
 
 ID = b'{"version":1,"subscription":{"t":1},"pattern":"static","timestamp":"1"}'
 A = TopicPartition("t", 0)
 
 
+def node_of(data: bytes, version: int, mzxid: int, czxid: int, mtime_ms: int) -> Read:
+    return Read(data, version, mzxid, czxid, mtime_ms, ctime_ms=0, owner=1, children=0)
+
+
 def found(nodes: dict[str, bytes]) -> Sorted:
-    whole = {
-        f"/consumers/g/{path}": Znode(data, version=3, mzxid=20, czxid=10, mtime_ms=1000)
-        for path, data in nodes.items()
-    }
+    whole = {f"/consumers/g/{path}": node_of(data, 3, 20, 10, 1000) for path, data in nodes.items()}
     return sort_nodes("g", whole, dialect("0.8.2"))
 
 
@@ -90,8 +92,8 @@ def test_data_on_a_folder_with_partitions_in_it_is_nothing_to_tell():
 
 def test_nodes_of_a_group_with_a_longer_name_are_not_ours():
     nodes = {
-        "/consumers/g2/offsets/t/0": Znode(b"5", version=0, mzxid=1, czxid=1, mtime_ms=1),
-        "/consumers/g/offsets/t/0": Znode(b"6", version=0, mzxid=1, czxid=1, mtime_ms=1),
+        "/consumers/g2/offsets/t/0": node_of(b"5", 0, 1, 1, 1),
+        "/consumers/g/offsets/t/0": node_of(b"6", 0, 1, 1, 1),
     }
     assert sort_nodes("g", nodes, dialect("0.8.2")).zookeeper[A].position == 6
 
