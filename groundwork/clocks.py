@@ -1,4 +1,4 @@
-"""Clocks that tell whether this machine stood still: in a suspend, or as a virtual machine that was paused.
+"""Clocks that show whether this machine stood still: in a suspend, or as a virtual machine that was paused.
 
     monotonic   what timers and time-outs count by.  It stands still in a suspend
     boot        goes on in a suspend, where the system has such a clock: CLOCK_BOOTTIME of Linux, CLOCK_MONOTONIC of
@@ -29,9 +29,9 @@ class Moment(NamedTuple):
     ahead: float = 0.0  # the time of day less the monotonic clock: grows where it is set forward
 
     def jump_s(self, earlier: Moment) -> float:
-        """Seconds that have passed since then and the monotonic clock has not counted; not above 0: none.
+        """Return the seconds since `earlier` that the monotonic clock did not count; 0 or less: none.
 
-        A time of day that is set back says nothing of time that passed.
+        A time of day that was set back does not show how much time has passed.
         """
         return max(self.asleep - earlier.asleep, self.ahead - earlier.ahead)
 

@@ -151,7 +151,7 @@ class Program(Group):
             self.add_command(completion(name))
 
     def _alone(self, show_version: bool, verbose: bool = False) -> None:
-        """Called before a command, and where none is given."""
+        """Called before a command, and when the command line has none."""
         ctx = click.get_current_context()
         if show_version:
             more = self.versions() if self.versions is not None and verbose else ()
@@ -219,12 +219,12 @@ def as_argument(name: str, make: Callable[..., Any], options: Sequence[Callable[
 def output_option(
     forms: Sequence[str] = FORMS, default: str = "table", help: str = "Output format."
 ) -> Callable[[F], F]:
-    """-o, as output: one of the forms, for groundwork.output.write."""
+    """Decorator: -o, passed as output: one of the forms, for groundwork.output.write."""
     return click.option("-o", "--output", type=click.Choice(forms), default=default, show_default=True, help=help)
 
 
 def execute_option(command: F) -> F:
-    """--execute, as execute: bool: for commands that write, which show their plan first and then call go_ahead()."""
+    """Decorator: --execute, passed as execute: bool, for commands that show a plan first and then call go_ahead()."""
     option: Callable[[F], F] = click.option(
         "--execute", is_flag=True, help="Apply the plan; without it the plan is shown, and on a terminal you are asked."
     )

@@ -46,7 +46,7 @@ class Connector:
     def first(
         self, name: Address, found: Sequence[Found], timeout_s: float | None, receive_buffer_bytes: int = 0
     ) -> Any:
-        """A connected socket whose time-out is timeout_s, within which one of the addresses has to answer.
+        """Return a socket that is connected to the first address that answers; timeout_s is also its time-out.
 
         found: what getaddrinfo gave for the name.  receive_buffer_bytes: size of the socket's buffer; 0: the operating
         system adapts it.  Raises OSError.
@@ -84,7 +84,7 @@ class _Race:
         self._refused = OSError("no address")
 
     def run(self) -> tuple[Any, Any]:
-        """The first that is connected, and its address; all others are closed.  Raises OSError."""
+        """Return the first that is connected, and its address; all others are closed.  Raises OSError."""
         try:
             while True:
                 if self._waiting:
@@ -126,7 +126,7 @@ class _Race:
             opened.close()
 
     def _connected(self) -> tuple[Any, Any] | None:
-        """An attempt that is connected; those that failed are left out from now on."""
+        """Return an attempt that is connected, or None; attempts that failed are dropped."""
         for each in list(self._trying):
             opened = each[0]
             failed = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -152,7 +152,7 @@ class _Race:
 
 
 def alternating(found: Sequence[Found]) -> list[Found]:
-    """The same addresses, those of the first one's family and the others in turn."""
+    """Return the addresses reordered: the first one's family and the other family in turn."""
     same = [row for row in found if row[0] == found[0][0]]
     other = [row for row in found if row[0] != found[0][0]]
     return [row for row in chain.from_iterable(zip_longest(same, other)) if row is not None]
@@ -163,13 +163,14 @@ _plain = Connector(lambda *kind: socket.socket(*kind), lambda: select.poll())
 
 
 def of_dns(host: str, error: socket.gaierror) -> socket.gaierror:
-    """The error of a look-up, with a text that says what was looked up, and where."""
+    """Return the error of a look-up with a text that names the host and DNS."""
     what = f"DNS has no address of {host}" if error.errno in NO_ADDRESS else f"DNS did not answer for {host}"
     return socket.gaierror(error.errno, f"{what} ({error.strerror or error})")
 
 
 def connect(address: Address, timeout: float | None = None) -> socket.socket:
-    """A TCP connection that blocks its thread while it waits.  Each call resolves the name again.  Raises OSError."""
+    """Return a TCP connection that blocks its thread while it waits.  Each call resolves the name again.  Raises
+    OSError."""
     try:
         found = socket.getaddrinfo(*address, 0, socket.SOCK_STREAM)
     except socket.gaierror as error:

@@ -13,8 +13,8 @@ MAX_DIGITS = 40  # leading zeros included: no number that Kafka or ZooKeeper wri
 
 
 def decimal_int(text: str, least: int = 0, most: int = MAX_INT64) -> int | None:
-    """The number that ASCII digits are, with a minus where `least` is negative; None for any other text, and for a
-    number below `least` or above `most`."""
+    """Return the number in ASCII digits, with a minus sign if `least` is negative.  Return None for any other text,
+    and for a number below `least` or above `most`."""
     digits = text[1:] if least < 0 and text[:1] == "-" else text
     if len(digits) > MAX_DIGITS or not (digits.isascii() and digits.isdigit()):
         return None

@@ -70,7 +70,7 @@ def _written(path: Path, text: str, mode: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """The names in a folder are on the disk when this returns.  Raises OSError."""
+    """Write the names in a folder to the disk.  Raises OSError."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -71,7 +71,7 @@ class Failures:
         self.tell()
 
     def worked(self, item: Hashable) -> None:
-        """The code succeeded for this item."""
+        """Record that the code succeeded for this item."""
         if self._items:  # usually empty, and then no lock is needed
             with self._lock:
                 kind = self._items.get(item)
@@ -80,7 +80,7 @@ class Failures:
                     self._done_with(item)
 
     def dropped(self, item: Hashable) -> None:
-        """The item will not be retried here."""
+        """Forget an item that will not be retried here."""
         with self._lock:
             self._done_with(item)
 
@@ -116,7 +116,7 @@ class Failures:
 
 
 def kind_of(exc: BaseException) -> Hashable:
-    """The exception's type, and the line of code that raised it."""
+    """Return the exception's type, and the line of code that raised it."""
     at = exc.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next

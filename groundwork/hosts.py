@@ -15,7 +15,7 @@ def host_list(raw: object) -> tuple[str, ...]:
     hosts = tuple(dict.fromkeys(_plain(each.strip()) for each in found if each.strip()))
     for host in hosts:
         if host != EVERY and (not host.strip(".") or any(c in "*/@ " or not c.isprintable() for c in host)):
-            raise ValueError(f"hosts without ports, such as kafka1.example.com or .example.com; {host!r} is none")
+            raise ValueError(f"hosts without ports, such as kafka1.example.com or .example.com; {host!r} is not one")
     return hosts
 
 
@@ -28,5 +28,5 @@ def is_listed(host: str, hosts: Sequence[str]) -> bool:
 
 
 def _plain(host: str) -> str:
-    """Names do not differ in case, nor by a dot at the end."""
+    """Return a name for comparison: case, brackets and a dot at the end do not matter."""
     return host.lower().strip("[]").removesuffix(".")

@@ -51,7 +51,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response.  headers: beside those that every response has."""
+    """A response.  headers: in addition to those of every response."""
 
     status: int
     body: bytes
@@ -59,7 +59,7 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def head(self) -> bytes:
-        """Status line and headers, as they are sent."""
+        """Return the status line and headers, as they are sent."""
         headers = {
             "Date": formatdate(usegmt=True),
             "Content-Type": self.content_type,
@@ -74,7 +74,7 @@ class Response:
 
 
 def sentence(status: int, text: str, **headers: str) -> Response:
-    """A response of one line of text."""
+    """Return a response of one line of text."""
     return Response(status, f"{text}\n".encode(), headers=headers)
 
 
@@ -91,11 +91,11 @@ class BadRequest(Exception):
 
 
 def parse(head: bytes) -> Request:
-    """The request of the bytes before the empty line.  Raises BadRequest."""
+    """Return the request of the bytes before the empty line.  Raises BadRequest."""
     first, *rest = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise BadRequest(400, "this is no request of HTTP/1.1")
+        raise BadRequest(400, "malformed HTTP/1.1 request")
     method, path = words[0], unquote(words[1].partition("?")[0])
     if method not in ("GET", "HEAD"):
         raise BadRequest(405, f"{method[:20]} is not allowed here: GET and HEAD are", Allow="GET, HEAD")
@@ -105,13 +105,13 @@ def parse(head: bytes) -> Request:
     for line in rest:
         name, colon, value = line.partition(":")
         if not colon or name != name.strip() or not name:
-            raise BadRequest(400, "a header is no NAME: VALUE")
+            raise BadRequest(400, "a header is not NAME: VALUE")
         headers[name.lower()] = value.strip()
     return Request(method, path, headers)
 
 
 class _Phase(Enum):
-    """How far a connection has come."""
+    """Phase of a connection."""
 
     ASKING = auto()
     ANSWERING = auto()
@@ -123,7 +123,7 @@ _GIVE_WAY = (_Phase.DRAINING, _Phase.ASKING, _Phase.SENDING)  # in this order; a
 
 
 def is_trusted_name(host: str, hosts: Sequence[str] = ()) -> bool:
-    """Whether a Host header is no name that a web site could have led a browser here by.
+    """True if no web site could have led a browser here by the name in a Host header.
 
     That is an address, a name without a dot (of a container, or in a hosts file: no web site has one), the name of this
     machine, or one that `hosts` lists.
@@ -168,12 +168,12 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
+        """Return the number of open connections."""
         return len(self._phases)
 
     @property
     def asking(self) -> int:
-        """How many of them have not sent their requests yet."""
+        """Return the number of connections that have not sent their request yet."""
         return list(self._phases.values()).count(_Phase.ASKING)
 
     def start(self, host: str, port: int) -> tuple[str, int]:
@@ -226,13 +226,13 @@ class HttpServer:
         return True
 
     def _enter(self, connection: Any, phase: _Phase) -> None:
-        """Note how far the connection has come.  Raises EOFError where it was closed for another one."""
+        """Set the phase of a connection.  Raises EOFError if it was closed for another one."""
         if connection not in self._phases:
             raise EOFError
         self._phases[connection] = phase
 
     def _refuse(self, connection: Any) -> None:
-        """At once, without a task: a fresh connection takes so few bytes without waiting."""
+        """Send 503 at once, without a task: a new connection takes these few bytes without waiting."""
         try:
             connection.setblocking(False)
             connection.send(BUSY.head() + BUSY.body)
@@ -267,7 +267,7 @@ class HttpServer:
                 pass
 
     def _head(self, connection: Any) -> bytes:
-        """The bytes before the first empty line.  Raises BadRequest, EOFError, OSError."""
+        """Return the bytes before the first empty line.  Raises BadRequest, EOFError, OSError."""
         with deadline(self._request_s, "a request"):
             with deadline(self._first_byte_s, "the first byte of a request"):
                 received = _more(connection)

@@ -57,7 +57,8 @@ _our_interval: float | None = None  # as the interpreter reports it: rounded
 
 
 def _shorten_switch_interval() -> None:
-    """Called once for each hub thread that starts; each call is followed by one _restore_switch_interval()."""
+    """Shorten the interval; called once for each hub thread that starts, and followed by one
+    _restore_switch_interval()."""
     global _hub_threads, _our_interval
     with _interval_lock:
         _hub_threads += 1
@@ -67,7 +68,7 @@ def _shorten_switch_interval() -> None:
 
 
 def _restore_switch_interval() -> None:
-    """Restores the default when the last hub thread ends, unless the program has set an interval meanwhile."""
+    """Restore the default when the last hub thread ends, unless the program has set an interval meanwhile."""
     global _hub_threads, _our_interval
     with _interval_lock:
         _hub_threads -= 1
@@ -131,7 +132,7 @@ class Inbox:
             raise HubStopped(self.why_closed) from self.reason
 
     def here(self) -> bool:
-        """Does the caller run in the hub's own thread?"""
+        """True if the caller runs in the hub's own thread."""
         return threading.get_ident() == self.thread_id
 
     def give(self, job: Job) -> None:
@@ -236,7 +237,7 @@ class Hub(Protocol):
         """Start fn(*args) in a greenlet of the hub, in the order of posts, without waiting; from any thread."""
 
     def bounded_queue(self, limit_bytes: int) -> BoundedQueue[Any]:
-        """A new bounded queue that this hub puts into."""
+        """Return a new bounded queue that this hub puts into."""
 
     def before_exit(self, fn: Callable[[], object]) -> None:
         """Register fn() to run in the hub when it ends.
@@ -315,7 +316,7 @@ class CallersHub(_HubBase):
         return BoundedQueue(limit_bytes, Queue(), thread_id=real_thread())
 
     def stop(self) -> None:
-        """From the hub's own thread."""
+        """End the hub; called in its own thread."""
         if self._inbox.thread_id and self._inbox.why_closed != "the hub is stopped":
             self._run_exit_functions()
             self._inbox.close("the hub is stopped")
@@ -420,7 +421,8 @@ class OwnThread(_HubBase):
             gevent.get_hub().destroy(destroy_loop=True)
 
     def stop(self) -> None:
-        """Returns at once when called in the hub, else when its thread has ended; TimeoutError when that hangs."""
+        """End the hub: return at once when called in the hub, else when its thread has ended.  Raises TimeoutError when
+        it hangs."""
         if self._inbox.here():
             self._stopping.set()
             return
@@ -444,7 +446,7 @@ class OwnThread(_HubBase):
 
 
 def pick_hub(which: Which = "auto") -> Hub:
-    """The hub for a connector, not started yet.
+    """Return the hub for a connector, not started yet.
 
     auto: the caller's when gevent has patched sockets or threads or the caller is a greenlet, else a thread of its own.
     Any other gevent program looks like a plain one and has to say "caller".

@@ -16,7 +16,7 @@ NOT_INSTALLED = "not installed"
 
 
 def own_version() -> str:
-    """The version of this distribution; NOT_INSTALLED when it is run from a zip or a folder."""
+    """Return the version of this distribution; NOT_INSTALLED when it is run from a zip or a folder."""
     from importlib.metadata import PackageNotFoundError
 
     try:
@@ -26,14 +26,14 @@ def own_version() -> str:
 
 
 def version_of(distribution: str) -> str:
-    """The version of an installed distribution.  Raises PackageNotFoundError (ImportError)."""
+    """Return the version of an installed distribution.  Raises PackageNotFoundError (ImportError)."""
     from importlib.metadata import version
 
     return version(distribution)
 
 
 def entry_points(group: str) -> EntryPoints:
-    """The entry points that installed distributions have in a group."""
+    """Return the entry points that installed distributions have in a group."""
     from importlib.metadata import entry_points as found
 
     return found(group=group)

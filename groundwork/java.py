@@ -29,7 +29,7 @@ def _int32(n: int) -> int:
 
 
 def string_hash(text: str) -> int:
-    """String.hashCode: int32, over UTF-16 code units."""
+    """Return Java's String.hashCode: int32, over UTF-16 code units."""
     h = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
@@ -38,7 +38,7 @@ def string_hash(text: str) -> int:
 
 
 def bytes_hash(data: bytes | memoryview) -> int:
-    """Arrays.hashCode(byte[]): int32, over signed bytes."""
+    """Return Java's Arrays.hashCode(byte[]): int32, over signed bytes."""
     h = 1
     for byte in data:
         h = h * 31 + (byte - 256 if byte > 127 else byte) & 0xFFFFFFFF
@@ -46,7 +46,7 @@ def bytes_hash(data: bytes | memoryview) -> int:
 
 
 def read_properties(text: str | bytes) -> dict[str, str]:
-    r"""java.util.Properties.load: keys and values of a .properties file; of a key given twice the last one counts.
+    r"""Read a .properties file as java.util.Properties.load does; of a key given twice the last one counts.
 
     text   bytes are ISO-8859-1, as Java reads them, but for the mark that editors of UTF-8 begin a file with
     Raises ValueError for a broken \uXXXX, and for UTF-16.
@@ -70,7 +70,7 @@ def read_properties(text: str | bytes) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, text): comments and blank lines gone, continued lines joined."""
+    """Yield logical lines as (number of the first line, text), without comments and blank lines."""
     if text.endswith(("\\\n", "\\\r")):
         text = text[:-1]  # Java drops such a last line end: a backslash alone makes an entry without a key
     joined, began, goes_on = "", 0, False
@@ -93,12 +93,12 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _is_continued(line: str) -> bool:
-    """Whether an odd number of backslashes ends the line."""
+    """True if an odd number of backslashes ends the line."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _key_end(line: str) -> int:
-    """Index of the first unescaped =, : or white space."""
+    """Return the index of the first unescaped =, : or white space."""
     at = 0
     while at < len(line) and line[at] not in "=:" + WHITE:
         at += 2 if line[at] == "\\" else 1
@@ -117,19 +117,19 @@ def _escape(match: re.Match[str]) -> str:
     if not escaped.startswith("u"):
         return {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}.get(escaped, escaped)
     if not re.fullmatch("u[0-9a-fA-F]{4}", escaped):
-        raise ValueError(f"\\{escaped} is no character: four hexadecimal digits belong after \\u")
+        raise ValueError(f"\\{escaped} is not a character: four hexadecimal digits belong after \\u")
     return chr(int(escaped[1:], 16))
 
 
 def filter_text(text: str) -> str:
-    """A filter's text as registrations hold it, by TopicFilter's rules: trimmed, `,` is `|`, no blanks, no outer
+    """Return a filter's text as registrations hold it, by TopicFilter's rules: trimmed, `,` is `|`, no blanks, no outer
     quotes."""
     text = text.strip("".join(map(chr, range(0x21)))).replace(",", "|").replace(" ", "")
     return text.strip("\"'")
 
 
 def topic_filter(text: str) -> TopicPattern:
-    """A whitelist or blacklist as the original's TopicFilter compiles it; use .matches(name).
+    """Return a whitelist or blacklist as the original's TopicFilter compiles it; use .matches(name).
 
     Raises PatternRefused where Java has no such pattern, or where Java and Python would choose other topics.
     """

@@ -18,7 +18,7 @@ Ranges = tuple[tuple[int, int], ...]
 
 
 def _ranges(text: str) -> Ranges:
-    """`AZ az __` in pairs."""
+    """Parse `AZ az __` into ranges."""
     return tuple((ord(pair[0]), ord(pair[1])) for pair in text.split(" "))
 
 
@@ -45,7 +45,7 @@ CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 ANCHORS = {"b": r"\b", "B": r"\B", "A": r"\A", "z": r"\Z", "Z": r"\Z"}
 REFUSED_ESCAPES = {
     "G": "the end of the previous match: a name is matched once",
-    "R": "a line end, which no topic name has, and unknown to the Java of those days",
+    "R": "a line end, which no topic name has, and unknown to Java of that time",
     "X": "a grapheme, which Python has no pattern for",
     "N": "a character by its Unicode name, unknown to older Java",
     "v": "a vertical tab in older Java and any vertical space in newer",
@@ -92,7 +92,7 @@ class Text:
         return self._text[self.at : self.at + n]
 
     def take(self, n: int = 1) -> str:
-        """The next n characters.  Raises PatternRefused when there are fewer."""
+        """Return the next n characters.  Raises PatternRefused when there are fewer."""
         taken = self.peek(n)
         if len(taken) < n:
             raise PatternRefused("it ends too early")
@@ -107,7 +107,7 @@ class Text:
         return True
 
     def until(self, end: str, what: str) -> str:
-        """The text before `end`, moving past both.  what: its name in the refusal when there is no `end`."""
+        """Return the text before `end`, moving past both.  what: its name in the refusal when there is no `end`."""
         stop = self._text.find(end, self.at)
         if stop < 0:
             raise PatternRefused(f"{what} without its {end}")
@@ -116,7 +116,8 @@ class Text:
         return taken
 
     def widened(self, ranges: Ranges) -> Ranges:
-        """The ranges, which the pattern holds.  Raises PatternRefused where it holds too many that leave Latin-1."""
+        """Return the ranges, which the pattern holds.  Raises PatternRefused where it holds too many that leave
+        Latin-1."""
         self._wide += sum(high > 0xFF and high > low for low, high in ranges)
         if self._wide > WIDEST:
             raise PatternRefused(f"more than {WIDEST} ranges of characters beyond U+00FF")
@@ -124,7 +125,7 @@ class Text:
 
 
 def char(code: int) -> str:
-    """One character as pattern text that is safe inside and outside of a class."""
+    """Return one character as pattern text that is safe inside and outside of a class."""
     return re.escape(chr(code)) if 0x20 < code < 0x7F else f"\\U{code:08x}"
 
 
@@ -139,7 +140,8 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
-    """The characters of a class escape; text for \\d and others that Python writes alike; () for any other escape."""
+    """Return the characters of a class escape; text for \\d and others that Python writes alike; () for any other
+    escape."""
     if c in "dDsSwW":
         return "\\" + c
     if c in "hH":
@@ -155,7 +157,7 @@ def class_escape(text: Text, c: str, ignore_case: bool) -> Ranges | str:
 
 
 def one_char(text: Text, c: str) -> int:
-    """The character of an escape whose letter was read already."""
+    """Return the character of an escape whose letter was read already."""
     if c in CONTROL:
         return ord(CONTROL[c])
     if c == "c":
@@ -169,7 +171,7 @@ def one_char(text: Text, c: str) -> int:
     if c in REFUSED_ESCAPES:
         raise PatternRefused(f"\\{c}: {REFUSED_ESCAPES[c]}")
     if c.isascii() and c.isalpha():
-        raise PatternRefused(f"\\{c} is no escape in Java")
+        raise PatternRefused(f"\\{c} is not an escape in Java")
     return ord(c)
 
 
@@ -182,15 +184,15 @@ def _octal(text: Text) -> int:
 
 def _hex(digits: str) -> int:
     if not re.fullmatch("[0-9a-fA-F]{1,8}", digits):
-        raise PatternRefused(f"{digits!r} are no hexadecimal digits")
+        raise PatternRefused(f"{digits!r} are not hexadecimal digits")
     code = int(digits, 16)
     if code > LAST or 0xD800 <= code <= 0xDFFF:
-        raise PatternRefused(f"U+{code:04X} is no character")
+        raise PatternRefused(f"U+{code:04X} is not a character")
     return code
 
 
 def bracketed(text: Text, ignore_case: bool) -> str:
-    """A [..] up to its end; the [ was read already."""
+    """Return a [..] up to its end; the [ was read already."""
     out = ["[^" if text.took("^") else "["]
     if text.peek() == "]":
         raise PatternRefused("a ] right after [: write \\]")
@@ -217,7 +219,7 @@ def _member(text: Text, ignore_case: bool) -> str:
 
 
 def _class_char(text: Text, ignore_case: bool) -> int | str:
-    """A character, or the text of a class escape."""
+    """Return a character, or the text of a class escape."""
     if text.peek(2) == "&&":
         raise PatternRefused("&& in [..]: Python has no intersections; write the characters out")
     c = text.take()

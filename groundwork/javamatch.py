@@ -50,7 +50,7 @@ class _Places:
             raise PatternRefused(f"it takes too many steps to tell whether {self.name!r} matches")
 
     def where(self, python: str) -> int:
-        """The places at which a character or a condition matches."""
+        """Return the places at which a character or a condition matches."""
         found = self._found.get(python)
         if found is None:
             self.step(50 + len(self.name) // 2)  # as long as so many others
@@ -75,11 +75,11 @@ class Part(ABC):
 
     @abstractmethod
     def cost(self, length: int) -> Cost:
-        """Bounds of what `re` does with it in a name of that length."""
+        """Return bounds of the ways and steps of `re` in a name of that length."""
 
     @abstractmethod
     def ends(self, places: _Places, starts: int) -> int:
-        """The places where matches end that begin at one of the starts.  Raises PatternRefused."""
+        """Return the places where matches end that begin at one of the starts.  Raises PatternRefused."""
 
 
 class Chars(Part):

@@ -58,7 +58,7 @@ def to_python(java: str) -> TopicPattern:
 
 
 def _without_quoting(java: str) -> str:
-    r"""The pattern with \Q..\E as escaped characters, as Java does before it parses."""
+    r"""Return the pattern with \Q..\E as escaped characters, as Java does before it parses."""
     out: list[str] = []
     at = 0
     pace = Pace(PAUSE_CHARACTERS)
@@ -103,7 +103,7 @@ class _Parser:
     # structure
 
     def _alternatives(self) -> Part:
-        """Alternatives up to the end, or to a ) that is not consumed; flags set in them end there."""
+        """Parse alternatives up to the end, or to a ) that is not consumed; flags set in them end there."""
         case_before = self._ignore_case
         found: list[list[Part]] = [[]]
         while not self._text.ended and self._text.peek() != ")":
@@ -121,7 +121,7 @@ class _Parser:
         return branches[0] if len(branches) == 1 else Alternatives(branches)
 
     def _plain(self) -> Part | None:
-        """Letters and digits up to the last before a repetition."""
+        """Parse letters and digits up to the last one before a repetition."""
         if self._ignore_case:
             return None
         text = self._text.word()
@@ -162,7 +162,7 @@ class _Parser:
         return Repetition(atom, times, low, high, how)
 
     def _atom(self) -> Part | None:
-        """One atom; None for flags, which cannot be repeated."""
+        """Parse one atom; return None for flags, which cannot be repeated."""
         c = self._text.take()
         if c == "(":
             return self._group()
@@ -261,7 +261,8 @@ class _Parser:
         return Chars(self._cased(f"[{members(ranges)}]" if ranges else char(one_char(self._text, c))))
 
     def _number(self, number: int) -> int:
-        """The number of a back reference: Java takes a further digit only if that many groups are open by now."""
+        """Return the number of a back reference: Java takes a further digit only if that many groups are open by
+        now."""
         while "0" <= (c := self._text.peek()) <= "9" and number * 10 + int(c) <= self._groups:
             number = number * 10 + int(self._text.take())
         return number

@@ -7,10 +7,11 @@ from typing import Any
 
 
 def json_value(text: str | bytes | bytearray, **options: Any) -> Any:
-    r"""json.loads, whose only error is ValueError.
+    r"""Parse JSON as json.loads does; the only error is ValueError.
 
-    Also for values nested too deeply, where json raises RecursionError, which ended the program that read a damaged
-    file or node; and for half a character (\ud800 without its other half), which json takes and nothing can write.
+    This includes values nested too deeply, where json raises RecursionError, which ended the program that read a
+    damaged file or node; and for half a character (\ud800 without its other half), which json takes and nothing can
+    write.
     """
     escape = "\\u" if isinstance(text, str) else b"\\u"
     try:
@@ -23,7 +24,7 @@ def json_value(text: str | bytes | bytearray, **options: Any) -> Any:
 
 
 def refuse_halves(value: Any, errors: str = "strict") -> None:
-    """Raises ValueError for half a character anywhere in a value of JSON.  errors: as of str.encode."""
+    """Raise ValueError for half a character anywhere in a value of JSON.  errors: as of str.encode."""
     try:
         json.dumps(value, ensure_ascii=False, default=repr).encode(errors=errors)
     except UnicodeEncodeError as exc:

@@ -71,7 +71,7 @@ class ReadEnd:
         return number
 
     def recv(self, size: int) -> bytes:
-        """Up to `size` bytes; waits for the first."""
+        """Return up to `size` bytes; wait for the first."""
         if self._count.bytes == 0:
             self._end.recv(1, socket.MSG_PEEK)  # returns empty when the other end was closed
         taken = min(size, self._count.bytes)
@@ -85,14 +85,14 @@ class ReadEnd:
 
 
 def wakeups(pair: tuple[Any, Any]) -> tuple[ReadEnd, WriteEnd]:
-    """Counting read and write ends for the socket pair that kazoo's handler makes; both are used in one hub."""
+    """Return counting read and write ends for the socket pair that kazoo's handler makes; both are used in one hub."""
     count = _Count()
     reads, writes = pair
     return ReadEnd(reads, count), WriteEnd(writes, count)
 
 
 def ready_now(reads: Collection[Any], writes: Collection[Any]) -> tuple[list[Any], list[Any]] | None:
-    """Sockets that can be read, and written, without waiting; None when there are none, or polling fails."""
+    """Return the sockets that can be read, and written, without waiting; None when there are none, or polling fails."""
     poll = real_poll()
     try:
         for end in {*reads, *writes}:
@@ -106,7 +106,7 @@ def ready_now(reads: Collection[Any], writes: Collection[Any]) -> tuple[list[Any
 
 
 def kazoo_handler(tls: Any = None) -> Any:
-    """The `handler` argument of a KazooClient in this thread's hub.
+    """Return the `handler` argument of a KazooClient in this thread's hub.
 
     tls: a groundwork.tasks.tls_context, for connections that are TLS.
     """

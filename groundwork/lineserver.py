@@ -42,7 +42,7 @@ class PathTooLong(OSError):
 
 
 class Locked(OSError):
-    """Another process is at the same path, and does not come to an end."""
+    """Another process is at the same path, and does not end."""
 
 
 class InUse(OSError):
@@ -50,13 +50,13 @@ class InUse(OSError):
 
 
 def check_path(path: Path) -> None:
-    """Raises PathTooLong."""
+    """Raise PathTooLong if a path does not fit."""
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise PathTooLong(path)
 
 
 def listening(path: Path) -> bool:
-    """Whether a living process listens at a path; a socket of a dead one refuses."""
+    """True if a living process listens at a path; a socket of a dead one refuses."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(CONNECT_S)
         try:
@@ -82,7 +82,7 @@ class LineServer:
         lock_s: float = LOCK_S,
         refusal: Callable[[str], bytes] = str.encode,
     ) -> None:
-        """refusal(sentence): the line for a request that is not answered."""
+        """Create a server.  refusal(sentence): the line for a request that is not answered."""
         self.connections = 0
         self._refused = 0  # connections that are being refused
         self.path: Path | None = None  # where it listens
@@ -129,7 +129,7 @@ class LineServer:
     def _bind(self, path: Path) -> None:
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                raise OSError(f"{path} exists and is no socket")
+                raise OSError(f"{path} exists and is not a socket")
             if listening(path):
                 raise InUse(f"a living process listens at {path}")
             path.unlink()
@@ -175,7 +175,7 @@ class LineServer:
             self._tasks.spawn("control-connection", self._serve, connection)
 
     def _refuse(self, connection: Any) -> None:
-        """More than twice as many connections are closed without a word."""
+        """Refuse a connection with a sentence; above twice the limit, close it without one."""
         if self._refused < self._max_connections:
             self._refused += 1
             self._tasks.spawn("control-refusal", self._refuse_one, connection)
@@ -210,7 +210,7 @@ class LineServer:
             connection.close()
 
     def _line(self, connection: Any) -> bytes | str:
-        """The line that came; as text: why it is refused.  Raises EOFError, OSError."""
+        """Return the line of a request; as text, the reason why it is refused.  Raises EOFError, OSError."""
         received = bytearray()
         with deadline(self._request_s, "a request"):
             while b"\n" not in received:

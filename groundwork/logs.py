@@ -4,7 +4,7 @@
     <4>at=zkconsumer.session.lease msg="..."                                   the journal, which knows the time
     {"time": "2014-03-07T09:15:02.114+0000", "level": "warning", "at": "...", "msg": "..."}    form json, everywhere
 
-A daemon writes them in a thread (LogThread): what nobody reads is left out and counted.
+A daemon writes them in a thread (LogThread): lines that are not read are left out and counted.
 
 Lines that an alert is for have a name: extra={"event": "parked", "topic": ..., "partition": ..., "offset": ...} adds
 event=parked topic=orders partition=3 offset=17 before msg (FIELDS; what is None is left out).  Bytes of messages are
@@ -79,7 +79,7 @@ def set_level(level: str) -> None:
 
 
 def current_level() -> str:
-    """The level of the program's log now."""
+    """Return the level of the program's log now."""
     return logging.getLevelName(logging.getLogger().level).lower()
 
 
@@ -117,14 +117,14 @@ def write_now(at: str, level: int, text: str, below: Iterable[str] = (), *, out:
 
 
 def _formatted(record: logging.LogRecord) -> bytes:
-    """A line as the program's log has them."""
+    """Return a line as the program's log has them."""
     used = [handler.formatter for handler in logging.getLogger().handlers]
     formatter = next((each for each in used if isinstance(each, LineFormatter)), None) or LineFormatter()
     return formatter.format(record).encode(errors="backslashreplace") + b"\n"
 
 
 def goes_to_journal(stream: TextIO) -> bool:
-    """Whether `stream` is the one that systemd named in JOURNAL_STREAM (device:inode); a child's pipe is not."""
+    """True if `stream` is the one that systemd named in JOURNAL_STREAM (device:inode); a child's pipe is not."""
     named = os.environ.get("JOURNAL_STREAM", "")
     try:
         stat = os.fstat(stream.fileno())
@@ -246,7 +246,7 @@ class RateLimit(logging.Filter):
 
 
 def _default_key(record: logging.LogRecord) -> tuple[object, ...]:
-    """The unformatted message with its arguments, numbers left out."""
+    """Return the unformatted message with its arguments, numbers left out."""
     if not isinstance(record.args, tuple):
         return (record.getMessage(),)
     return (record.msg, *(str(arg) for arg in record.args if not isinstance(arg, (int, float))))
@@ -312,7 +312,7 @@ class LogThread(io.TextIOBase):
 
     @property
     def buffer(self) -> Any:
-        """For bytes, which do not go through the thread."""
+        """Return the stream's own buffer: bytes do not go through the thread."""
         return self._stream.buffer
 
     def fileno(self) -> int:
@@ -371,7 +371,7 @@ class LogThread(io.TextIOBase):
                 self._full &= self._waiting_bytes > self._limit_bytes / 2
 
     def _written(self, data: bytes) -> bool:
-        """False: it cannot be written."""
+        """Write to the stream; return False if that fails."""
         left = memoryview(data)
         try:
             number = self._stream.fileno()
@@ -386,7 +386,7 @@ class LogThread(io.TextIOBase):
 
 
 def _left_out(lines: int) -> bytes:
-    text, severity = "left out %d lines: nobody took the log in time", logging.WARNING
+    text, severity = "left out %d lines: the log was not read in time", logging.WARNING
     given = {"name": __name__, "levelno": severity, "levelname": "WARNING", "msg": text, "args": (lines,)}
     return _formatted(logging.makeLogRecord(given))
 

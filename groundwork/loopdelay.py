@@ -39,7 +39,7 @@ class HubLag:
         self._on_late = on_late or self._warn
 
     def run(self) -> None:
-        """Tick for ever."""
+        """Tick forever."""
         while True:
             asked, worked = now(), time.process_time()
             sleep(self._tick_ms / 1000)
@@ -48,7 +48,7 @@ class HubLag:
 
     @property
     def lately_ms(self) -> float:
-        """The worst lateness in ms of the last LATELY_S seconds, or half of that."""
+        """Return the worst lateness in ms of the last LATELY_S seconds, or half of that."""
         return max(self._half[1:])
 
     def _note(self, late_ms: float) -> None:
@@ -65,7 +65,7 @@ class HubLag:
 
 
 def busy_lines() -> list[str]:
-    """`NAME in FUNCTION, FILE:LINE` of every other thread: the innermost frame that each is in now.
+    """Return `NAME in FUNCTION, FILE:LINE` of every other thread, by its innermost frame now.
 
     A thread that has just released the interpreter after a long call is still in the line of that call.
     """

@@ -51,11 +51,11 @@ class Collector:
                     self._registry.unregister(self)
 
     def describe(self) -> list[Any]:
-        """The families, so that the registry can check for duplicate names."""
+        """Return the families, so that the registry can check for duplicate names."""
         return list(self._families().values())
 
     def collect(self) -> Iterator[Any]:
-        """The families with the current values of all objects."""
+        """Yield the families with the current values of all objects."""
         with self._lock:
             shown = list(self._shown)
         families = self._families()
@@ -69,7 +69,7 @@ def by_name(families: Iterable[Any]) -> Families:
 
 
 def missing() -> str:
-    """A sentence when metrics.enable cannot be used because prometheus-client is not installed; else empty."""
+    """Return a sentence when metrics.enable cannot be used because prometheus-client is not installed; else empty."""
     if find_spec("prometheus_client") is not None:
         return ""
     return "option 'metrics.enable' needs prometheus-client: pip install 'kafka-legacy-mirror[metrics]'"
@@ -80,7 +80,8 @@ _making = threading.Lock()
 
 
 def collector(registry: CollectorRegistry | None, families: Callable[[], Families]) -> Collector:
-    """The collector of a registry (None: the default) and kind.  OptionError when prometheus-client is missing."""
+    """Return the collector of a registry (None: the default) and kind.  OptionError when prometheus-client is
+    missing."""
     lacking = missing()
     if lacking:
         raise OptionError([lacking])

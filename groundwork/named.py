@@ -20,7 +20,8 @@ class NotLoaded(Exception):
 
 
 def load_named(option: str, named: str) -> Callable[..., Any]:
-    """The callable at "package.module:function" (function may have dots), the value of `option`.  Raises NotLoaded."""
+    """Return the callable at "package.module:function" (function may have dots), the value of `option`.  Raises
+    NotLoaded."""
     module, colon, function = named.partition(":")
     if not colon or not module or not function:
         raise NotLoaded(f"{option} '{named}' is not of the form package.module:function")
@@ -33,7 +34,7 @@ def load_named(option: str, named: str) -> Callable[..., Any]:
 
 
 def load_again(option: str, named: str) -> Callable[..., Any]:
-    """The same, from the module's file as it is now where that has changed since the module was loaded.
+    """Return the callable as load_named() does, but load the module again if its file has changed.
 
     Raises NotLoaded; then the module is what it was.  Other modules keep what they have imported from it.
     """
@@ -73,7 +74,7 @@ def file_of(named: str) -> Path | None:
 
 
 def _stamp(module: ModuleType) -> tuple[int, int] | None:
-    """Time and size of a module's file; None: it has none."""
+    """Return the time and size of a module's file; None: it has none."""
     try:
         stat = os.stat(getattr(module, "__file__", None) or "")
     except OSError:
@@ -82,7 +83,7 @@ def _stamp(module: ModuleType) -> tuple[int, int] | None:
 
 
 def _callable(found: object, option: str, named: str) -> Callable[..., Any]:
-    """What the name leads to in a module.  Raises NotLoaded."""
+    """Return the callable with that name in a module.  Raises NotLoaded."""
     module, _, function = named.partition(":")
     for name in function.split("."):
         if not hasattr(found, name):

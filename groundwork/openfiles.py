@@ -31,7 +31,8 @@ def too_many(error: BaseException | None) -> str:
 
 
 def shortage(error: BaseException | None) -> str:
-    """The sentence when too few descriptors or threads caused an error, directly or further down its chain; else ""."""
+    """Return the sentence when too few descriptors or threads caused an error, directly or further down its chain; else
+    ""."""
     return too_few(error) or too_many(error)
 
 
@@ -50,7 +51,7 @@ def fill_standard_files() -> None:
 
 
 def none_left(wanted: int = 1) -> str:
-    """The sentence when this process cannot open `wanted` more files now; else ""."""
+    """Return the sentence when this process cannot open `wanted` more files now; else ""."""
     opened: list[int] = []
     try:
         while len(opened) < wanted:

@@ -13,7 +13,7 @@ from groundwork.yamltext import YamlRefused, yaml_values
 
 
 def yaml_file(path: Path) -> object:
-    """The values of a YAML file in UTF-8; None for an empty one.  Raises OptionError."""
+    """Return the values of a YAML file in UTF-8; None for an empty one.  Raises OptionError."""
     data = _bytes(path)
     try:
         return yaml_values(data.decode("utf-8"))
@@ -24,7 +24,7 @@ def yaml_file(path: Path) -> object:
 
 
 def properties_file(path: Path) -> dict[str, str]:
-    """The values of a .properties file, in ISO-8859-1 as Java reads it.  Raises OptionError."""
+    """Return the values of a .properties file, in ISO-8859-1 as Java reads it.  Raises OptionError."""
     data = _bytes(path)
     try:
         return read_properties(data)

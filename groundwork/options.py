@@ -145,7 +145,7 @@ def option(
     behind: str = "",
     newer: Mapping[str, str] | None = None,
 ) -> Any:
-    """A field of an Options class.
+    """Return a field of an Options class.
 
     old       the key's names in 0.7
     kind      a function from the raw value (text, in a JVM file) to the field's value, or CLASS; it raises

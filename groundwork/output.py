@@ -248,7 +248,7 @@ def version_option(program: str) -> Callable[[F], F]:
 
 
 def version_line(program: str) -> str:
-    """`zkproducer 0.1.0`."""
+    """Return the program and its version: `zkproducer 0.1.0`."""
     return f"{program} {own_version()}"
 
 

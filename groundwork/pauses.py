@@ -28,7 +28,7 @@ class Pace:
     __slots__ = ("_paused_at", "_steps")
 
     def __init__(self, steps: int) -> None:
-        """steps: between pauses; they should take a few milliseconds."""
+        """Create a pace.  steps: between pauses; they should take a few milliseconds."""
         self._steps = steps
         self._paused_at = 0
 

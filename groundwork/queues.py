@@ -49,7 +49,7 @@ class InSteps(Generic[T]):
         self.empty = self._queue.empty
 
     def get(self, block: bool = True, timeout: float | None = None) -> T:
-        """The next item; queue.Empty after `timeout` seconds."""
+        """Return the next item; queue.Empty after `timeout` seconds."""
         until = None if timeout is None else now() + timeout
         while block:
             left = STEP_S if until is None else min(STEP_S, until - now())
@@ -99,16 +99,16 @@ class BoundedQueue(Generic[T]):
 
     @property
     def may_get_here(self) -> bool:
-        """Whether the calling thread may get: a queue of a hub of greenlets wakes those of its own thread alone."""
+        """True if the calling thread may get: a queue of a hub of greenlets wakes those of its own thread alone."""
         return self._thread_id in (0, real_thread())
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of the items that were put and not yet got."""
+        """Return the bytes of the items that were put and not yet got."""
         return self._used
 
     def put(self, item: T, nbytes: int) -> None:
-        """Hub side: wait for room, then queue the item, which counts `nbytes`.  Raises Closed."""
+        """Wait for room, then queue the item, which counts `nbytes`; for the hub side.  Raises Closed."""
         while True:
             with self._lock:
                 if self.closed:
@@ -123,7 +123,8 @@ class BoundedQueue(Generic[T]):
             self._room.wait()
 
     def get(self, timeout_s: float | None = None) -> T:
-        """Consuming side: the next item, in order.  queue.Empty after `timeout_s`, Closed after the last item."""
+        """Return the next item, in order; for the consuming side.  Raises queue.Empty after `timeout_s`, Closed after
+        the last item."""
         if self._forked:
             text = belongs_to_parent("the queue")
             raise Closed(text) from Forked(text)  # with a reason, so that it is reported as an error
@@ -159,7 +160,7 @@ class BoundedQueue(Generic[T]):
             self._wake()  # the last wake-up: _free sends none after it
 
     def woken(self) -> None:
-        """Runs in the hub when there is room, or when the queue is closed."""
+        """Wake waiting puts; runs in the hub when there is room, or when the queue is closed."""
         self._room.set()
 
     def _free(self, nbytes: int) -> None:

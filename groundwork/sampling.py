@@ -63,7 +63,7 @@ class GreenletStacks:
         self._refreshed_at = float("-inf")
 
     def frames(self) -> Iterator[FrameType]:
-        """The innermost frame of each greenlet that waits; those begun within the last second may be left out."""
+        """Yield the innermost frame of each greenlet that waits; those begun within the last second may be left out."""
         if now() - self._refreshed_at > REFRESH_S:
             # By type: isinstance() asks a weak proxy for the class of what may be gone.
             self._known = [each for each in gc.get_objects() if issubclass(type(each), greenlet)]
@@ -74,7 +74,7 @@ class GreenletStacks:
 
 
 def modules_of(frame: FrameType | None) -> Iterator[tuple[str, str]]:
-    """Module and function of a stack's frames, the innermost first."""
+    """Yield the module and function of a stack's frames, the innermost first."""
     while frame is not None:
         yield frame.f_globals.get("__name__", ""), frame.f_code.co_name
         frame = frame.f_back

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 
 def counted(number: int, noun: str, plural: str = "", form: str = "") -> str:
-    """A number with its noun: 1 group, 2 groups.
+    """Return a number with its noun: 1 group, 2 groups.
 
     plural: the plural when it is not the noun with an s (entry, entries).  form: format of the number (`,`).
     """
@@ -21,7 +21,7 @@ def counted(number: int, noun: str, plural: str = "", form: str = "") -> str:
 
 
 def iso(ms: int) -> str:
-    """A point in time as text: 2026-11-21T15:04:05.250Z; a number beyond the calendar stays a number."""
+    """Return a point in time as text: 2026-11-21T15:04:05.250Z; a number beyond the calendar stays a number."""
     try:
         moment = datetime.fromtimestamp(ms // 1000, UTC)
     except (ValueError, OverflowError, OSError):
@@ -56,7 +56,7 @@ def did_you_mean(
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    r"""The text with characters that are not printable as escapes of JSON: \u001b, \u202e.  keep: these stay."""
+    r"""Return the text with characters that are not printable as escapes of JSON: \u001b, \u202e.  keep: these stay."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else _escaped(ord(c)) for c in text)

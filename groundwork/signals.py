@@ -30,14 +30,14 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def loading() -> Iterator[None]:
-    """Ctrl-C ends the process at once in the block; after it, commands release what they hold."""
+    """Let ctrl-C end the process at once in the block; after it, commands release what they hold."""
     load_quietly()
     yield
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def load_quietly(ending: Iterable[int] = STOPS) -> None:
-    """Ctrl-C ends the process at once until another handler takes over.  ending: signals to ignore at the exit."""
+    """Let ctrl-C end the process at once until another handler takes over.  ending: signals to ignore at the exit."""
     fill_standard_files()
     ignore_at_exit(ending)
     signal.signal(signal.SIGINT, _interrupted)

@@ -34,13 +34,14 @@ KEEPALIVE = {
 
 
 def real_poll() -> Any:
-    """A select.poll of the standard library, also where gevent has patched it: gevent's looks at nothing in 0 s."""
+    """Return a select.poll of the standard library, also where gevent has patched it: gevent's looks at nothing in 0
+    s."""
     monkey = sys.modules.get("gevent.monkey")
     return select.poll() if monkey is None else monkey.get_original("select", "poll")()
 
 
 def ready(opened: Any, events: int) -> bool:
-    """Whether one of these events of select.poll, or an error, is there for a socket: a look that does not wait."""
+    """True if one of these events of select.poll, or an error, is there for a socket: a look that does not wait."""
     number = opened.fileno()
     if number < 0:  # closed
         return False
@@ -76,7 +77,7 @@ class TimeLeft:
 
     @property
     def seconds(self) -> float:
-        """Seconds that may still be waited; 0: none."""
+        """Return the seconds that may still be waited; 0: none."""
         left_s = min(self._left_s, self._in_all_s)
         return left_s if left_s >= LEAST_S else 0.0
 
@@ -88,13 +89,13 @@ class TimeLeft:
 
 
 def slice_of(limit_s: float) -> float:
-    """Length of equal slices, SLICE_S at most, that are limit_s together."""
+    """Return the length of equal slices, SLICE_S at most, that are limit_s together."""
     return limit_s / max(1, math.ceil(limit_s / SLICE_S))
 
 
 def in_slices(opened: Any, events: int, left: TimeLeft, call: Callable[..., T], *args: Any) -> T:
-    """call(*args), a method of the socket `opened` that waits for one of `events`; TimeoutError where no time is
-    left and a last look finds nothing.
+    """Return call(*args), a method of the socket `opened` that waits for one of `events`.  Raises TimeoutError when
+    no time is left and a last look finds nothing.
 
     The socket's own time-out has to be left.slice_s, and a call that raises TimeoutError must have done nothing.
     """

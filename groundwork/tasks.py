@@ -98,7 +98,7 @@ class Task:
         return self._greenlet.ready()
 
     def here(self) -> bool:
-        """Whether the caller is this task."""
+        """True if the caller is this task."""
         return gevent.getcurrent() is self._greenlet
 
     def ask_to_end(self) -> None:
@@ -197,7 +197,7 @@ class TaskGroup:
         return sorted(task.name for task in others if not task.join(max(0.0, until - now())))
 
     def names(self) -> list[str]:
-        """Names of the running tasks, sorted."""
+        """Return the names of the running tasks, sorted."""
         return sorted(task.name for task in self._tasks if not task.ended)
 
     def signalled(self, name: str, fn: Callable[[], object]) -> None:
@@ -217,7 +217,7 @@ _waker: Any = None  # what reads the signals' pipe, once
 
 
 def wake_at_signals() -> None:
-    """From now on a signal ends what the hub waits for; to be called in the main thread.
+    """Let a signal end what the hub waits for; called once in the main thread.
 
     A handler of signal.signal runs between two instructions of the main thread.  That of a signal that comes after the
     last of them, right before the hub waits, or that another thread takes, would run at the hub's next event.
@@ -232,7 +232,8 @@ def wake_at_signals() -> None:
 
 
 def stacks() -> Iterator[str]:
-    """Stack of each thread and greenlet of this process, the caller's included: lines, innermost call last."""
+    """Yield the stack of each thread and greenlet of this process, the caller's included: lines, innermost call
+    last."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         yield from _stack(f"thread {names.get(ident, ident)}", frame)
@@ -265,14 +266,14 @@ class Turns:
     """Lets other greenlets run during a long computation, which calls go_on() between its steps."""
 
     def __init__(self, turn_s: float = TURN_S, limit_s: float = math.inf) -> None:
-        """limit_s: processor time that the computation may take in all, without the turns of others.  By the wall clock
-        a machine that stands still would end it."""
+        """Create turns.  limit_s: processor time that the computation may take in all, without the turns of others.  By
+        the wall clock a machine that stands still would end it."""
         self._turn_s = turn_s
         self._left_s = limit_s
         self._began, self._worked = now(), time.thread_time()
 
     def go_on(self) -> bool:
-        """Let others run once a turn is over; whether there is time left."""
+        """Let others run once a turn is over; return whether there is time left."""
         if now() - self._began >= self._turn_s:
             self._left_s -= time.thread_time() - self._worked
             sleep()
@@ -281,7 +282,7 @@ class Turns:
 
 
 def wait_any(things: Collection[Any], timeout_s: float | None = None) -> list[Any]:
-    """Waits until one of `things` (events, results) is ready, and returns those that are; [] after `timeout_s`."""
+    """Wait until one of `things` (events, results) is ready, and return those that are; [] after `timeout_s`."""
     if not things:
         raise ValueError("wait_any needs something to wait for")
     # gevent.wait alone counts from the hub's last clock update: no time is left after a long computation.
@@ -324,12 +325,12 @@ def deadline(seconds: float, what: str = "this") -> Iterator[None]:
 
 
 def in_greenlet() -> bool:
-    """Whether the caller is a greenlet of a running hub (and not the thread's main program)."""
+    """True if the caller is a greenlet of a running hub (and not the thread's main program)."""
     return isinstance(gevent.getcurrent(), Greenlet)
 
 
 def let_others_run() -> None:
-    """In a greenlet of a running hub: let the others run that can."""
+    """Let other greenlets run, if the caller is a greenlet of a running hub."""
     if in_greenlet():
         gevent.sleep(0)
 
@@ -338,7 +339,7 @@ pauses_are(let_others_run)
 
 
 def threads_are_greenlets() -> bool:
-    """Whether gevent has patched `threading` in this program."""
+    """True if gevent has patched `threading` in this program."""
     return bool(gevent.monkey.is_module_patched("threading"))
 
 
@@ -351,7 +352,8 @@ class HubConnect:
     def __call__(
         self, address: tuple[str, int], timeout: float | None = None, receive_buffer_bytes: int = 0
     ) -> plain_socket.socket:
-        """A TCP connection whose waits let other greenlets run.  Each call looks the name up again.  Raises OSError.
+        """Return a TCP connection whose waits let other greenlets run.  Each call looks the name up again.  Raises
+        OSError.
 
         receive_buffer_bytes: size of the socket's buffer; 0: the operating system adapts it.
         """
@@ -370,7 +372,8 @@ connect = HubConnect()
 
 
 def listen(address: tuple[str, int], backlog: int = 64) -> plain_socket.socket:
-    """A listening TCP socket; accept() and all waits of its connections let other greenlets run.  Raises OSError.
+    """Return a listening TCP socket; accept() and all waits of its connections let other greenlets run.  Raises
+    OSError.
 
     The address is looked up once; that of a server is mostly a number.
     """
@@ -387,7 +390,8 @@ def listen(address: tuple[str, int], backlog: int = 64) -> plain_socket.socket:
 
 
 def tls_context(*, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """A client's TLS context for sockets of the hub.  Arguments and errors: as groundwork.tlscontext.configured."""
+    """Return a client's TLS context for sockets of the hub.  Arguments and errors: as
+    groundwork.tlscontext.configured."""
     return configured(
         gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT),
         ca=ca, certificate=certificate, key=key, password=password, verify=verify,
@@ -395,12 +399,12 @@ def tls_context(*, ca: str | None, certificate: str | None, key: str | None, pas
 
 
 def unix_socket() -> plain_socket.socket:
-    """A stream socket for a path of this machine; all its waits, and those of what it accepts, let other greenlets
-    run."""
+    """Return a stream socket for a path of this machine; all its waits, and those of what it accepts, let other
+    greenlets run."""
     return gevent.socket.socket(plain_socket.AF_UNIX, plain_socket.SOCK_STREAM)
 
 
 def adopted_socket(connection: plain_socket.socket) -> plain_socket.socket:
-    """The same connection of this machine (AF_UNIX), with waits that let other greenlets run; `connection` is no socket
-    any more."""
+    """Return the same connection of this machine (AF_UNIX), with waits that let other greenlets run; `connection` is no
+    socket any more."""
     return gevent.socket.socket(plain_socket.AF_UNIX, plain_socket.SOCK_STREAM, fileno=connection.detach())

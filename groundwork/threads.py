@@ -65,7 +65,7 @@ def _sentence() -> str:
 
 
 def _pids_max() -> str:
-    """The limit of this process's control group; "": none, or it cannot be read."""
+    """Return the limit of this process's control group; "": none, or it cannot be read."""
     try:
         rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError:

@@ -11,7 +11,7 @@ class TlsUnusable(Exception):
 
 
 def plain_tls(*, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool) -> Any:
-    """A TLS context for plain blocking sockets.  Arguments and errors: as configured()."""
+    """Return a TLS context for plain blocking sockets.  For arguments and errors see configured()."""
     return configured(
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
         ca=ca,
@@ -25,7 +25,7 @@ def plain_tls(*, ca: str | None, certificate: str | None, key: str | None, passw
 def configured(
     context: Any, *, ca: str | None, certificate: str | None, key: str | None, password: str | None, verify: bool
 ) -> Any:
-    """`context` with certificate authorities (ca; None: the system's), and the client's certificate and key.
+    """Give `context` certificate authorities (ca; None: the system's) and the client's certificate and key.
 
     verify: the server's certificate must be signed by one of the authorities and name the host.  TLS 1.2 is the oldest
     that is spoken.  Raises OSError (ssl.SSLError is one) for a file that cannot be read or parsed.

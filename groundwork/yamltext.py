@@ -21,7 +21,7 @@ class YamlRefused(ValueError):
 
 
 def yaml_values(text: str) -> object:
-    """The values as yaml.safe_load returns them; None for an empty text.  Raises YamlRefused."""
+    """Return the values as yaml.safe_load returns them; None for an empty text.  Raises YamlRefused."""
     try:
         loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
@@ -45,7 +45,7 @@ def yaml_values(text: str) -> object:
 
 
 def _unquoted(exc: yaml.MarkedYAMLError) -> str:
-    """What is wrong, and where; not the text there, as str(exc) has it, and no words of it."""
+    """Return what is wrong and where, without the words at that place, which str(exc) would quote."""
     said = ", ".join(part for part in (exc.context, exc.problem) if part)
     mark = exc.problem_mark or exc.context_mark
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else ""
@@ -55,7 +55,7 @@ def _unquoted(exc: yaml.MarkedYAMLError) -> str:
 
 
 def _must_be_small(root: yaml.Node) -> None:
-    """Raises YamlRefused for more than MOST_NODES, and for a value that contains itself."""
+    """Raise YamlRefused for more than MOST_NODES, and for a value that contains itself."""
     sizes: dict[int, int] = {}
     inside_of: set[int] = set()  # nodes on the way from the root to the one at hand
     waiting = [root]
@@ -87,7 +87,7 @@ def _inside(node: yaml.Node) -> list[yaml.Node]:
 
 
 def _twice(root: yaml.Node) -> Iterator[tuple[str, int, int]]:
-    """Keys given twice, each with both line numbers; an anchored node is checked once."""
+    """Yield the keys given twice, each with both line numbers; an anchored node is checked once."""
     waiting, seen = [root], {id(root)}
     while waiting:
         node = waiting.pop()

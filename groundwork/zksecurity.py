@@ -39,7 +39,7 @@ class Tls:
     options: str = "zookeeper.ssl"
 
     def context(self, make: Callable[..., Any]) -> Any:
-        """A TLS context from the files, which are read now.  Raises TlsUnusable, which names the files.
+        """Return a TLS context from the files, which are read now.  Raises TlsUnusable, which names the files.
 
         make: groundwork.tasks.tls_context in the hub, groundwork.tlscontext.plain_tls elsewhere.
         """
@@ -153,7 +153,7 @@ class ZkSecurityOptions(Options):
 
     @property
     def security(self) -> ZkSecurity:
-        """The security of a session to that ZooKeeper."""
+        """Return the security of a session to that ZooKeeper."""
         return security_of(self)
 
 

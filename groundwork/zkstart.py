@@ -53,7 +53,7 @@ def started(client: Any, timeout_s: float) -> bool:
 
 
 def last_trouble(client: Any) -> str:
-    """Why the last try of a client that was started failed, as far as it is known; "": nothing is."""
+    """Return why the last attempt of a started client failed; "" if it is not known."""
     return str(getattr(client._connection, "trouble", ""))
 
 
@@ -90,7 +90,7 @@ def _surviving(client: Any) -> None:
 
 
 def _watched(client: Any) -> list[str]:
-    """A list of one sentence about the client's last attempt to connect, "" unless descriptors were missing."""
+    """Return a list of one sentence about the client's last attempt to connect, "" unless descriptors were missing."""
     trouble = [""]
     connect, blocking = client.handler.create_connection, client._connection._expand_client_hosts
     addresses = getattr(client.handler, "addresses", None)  # of a hub; kazoo's own look-ups block, as a thread may

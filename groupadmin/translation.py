@@ -46,7 +46,7 @@ class Safe:
 
     @property
     def note(self) -> str:
-        """A note for the operator; often empty."""
+        """Return a note for the operator; often empty."""
         if not self.mapped:
             return (
                 f"the offset map has nothing for it, so the group starts at the beginning of its log, {self.position}"
@@ -86,8 +86,8 @@ class _Refused(Exception):
 def translated(
     offsets: OffsetMap, facts: Facts, topics: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, Safe | Problem]:
-    """The safe offset, or problem, of each partition of the target topics that the group's source partitions feed,
-    sorted.
+    """Return the safe offset, or problem, of each partition of the target topics that the group's source partitions
+    feed, sorted.
 
     topics: partitions of each topic of the target cluster.
     """
@@ -113,7 +113,8 @@ def translated(
 def _feeds(
     offsets: OffsetMap, sources: Iterable[TopicPartition], topics: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, list[TopicPartition]]:
-    """The source partitions that may feed each target partition: those that did, and with keys those that could."""
+    """Return the source partitions that may feed each target partition: those that did, and with keys those that
+    could."""
     found: dict[TopicPartition, list[TopicPartition]] = {}
     for source in sorted(sources, key=in_order):
         periods = offsets.periods[source]
@@ -137,7 +138,7 @@ def _feeds(
 
 
 def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[str, str]:
-    """Target topics of source partitions that are not in the map: their messages may be in any partition."""
+    """Return the target topics of source partitions that are not in the map: their messages may be in any partition."""
     found: dict[str, str] = {}
     for topic in sorted(asked):
         for tp in sorted((tp for tp in facts.read if tp.topic == topic), key=in_order):
@@ -152,18 +153,18 @@ def _unmapped(offsets: OffsetMap, facts: Facts, asked: Iterable[str]) -> dict[st
 
 
 def _empty(facts: Facts, tp: TopicPartition, periods: Sequence[Period] = ()) -> bool:
-    """Whether the log is empty, as far as the source has answered."""
+    """True if the log is empty, as far as the source has answered."""
     bounds = facts.source.get(tp)
     return bounds is not None and bounds[0] == _end(bounds, periods)
 
 
 def _end(bounds: Bounds, periods: Sequence[Period]) -> int:
-    """The end of a source's log: no lower than what was copied of it."""
+    """Return the end of a source's log: no lower than what was copied of it."""
     return max([bounds[1], *(period.reached for period in periods)])
 
 
 def _safe(offsets: OffsetMap, facts: Facts, target: TopicPartition, sources: Sequence[TopicPartition]) -> Safe:
-    """The safe offset of one target partition.  Raises _Refused."""
+    """Return the safe offset of one target partition.  Raises _Refused."""
     bounds = facts.target.get(target)
     if bounds is None:
         raise _Refused("where its log begins and ends is not known, no leader answered; try again when it has one")
@@ -222,8 +223,8 @@ def _span(
 
 
 def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[int | None, int]:
-    """The largest low that holds for the offset, and the newest ownership period with it, which repeated messages of
-    earlier ones before that offset or from it on."""
+    """Return the largest low that holds for the offset, and the newest ownership period with it, which repeated
+    messages of earlier ones before that offset or from it on."""
     best, number = None, 0
     for n, period in enumerate(periods):
         for entry in period.entries.get(target, ()):
@@ -233,7 +234,7 @@ def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[
 
 
 def _period_of(periods: Sequence[Period], source: TopicPartition, at: int, end: int | None) -> Period:
-    """The newest ownership period that sent the messages before the offset.  Raises _Refused when the map ends
+    """Return the newest ownership period that sent the messages before the offset.  Raises _Refused when the map ends
     before."""
     number = max((n for n, period in enumerate(periods) if period.begun.position <= at), default=None)
     if number is None:

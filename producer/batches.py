@@ -314,11 +314,11 @@ class Batches:
         self._turn_all()
 
     def waiting(self) -> Iterator[TopicPartition]:
-        """Partitions with pieces and nothing in flight, whether due or not."""
+        """Yield the partitions with pieces and nothing in flight, whether due or not."""
         return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is None and queue.pieces)
 
     def in_flight(self) -> Iterator[TopicPartition]:
-        """Partitions with a batch in flight."""
+        """Yield the partitions with a batch in flight."""
         return (tp for tp, queue in list(self._queues.items()) if queue.in_flight is not None)
 
     def head(self, tp: TopicPartition) -> Piece | None:

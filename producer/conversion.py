@@ -195,7 +195,7 @@ def _known_codec(codec: int, dialect: Dialect) -> int:
 
 
 def _part(builder: StretchBuilder, tp: TopicPartition, rows: Lists) -> Part:
-    """A part with rows that are numbered from 0."""
+    """Return a part with rows that are numbered from 0."""
     dialect, codec = builder.dialect, builder.codec
     entries = dialect.messages.encode_lists(*rows, codec, dialect.magic)
     # The entries have new offsets, so after a split their source offsets are not known.

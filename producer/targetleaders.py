@@ -119,7 +119,7 @@ class Leaders:
         self._awake.set()
 
     def run(self) -> None:
-        """The greenlet that refreshes until close()."""
+        """Refresh until close(); run in a greenlet of its own."""
         due: float | None = None  # when a requested refresh may be made; None: none was requested
         while True:
             woken = self._awake.wait(self._refresh_s if due is None else max(0.0, due - now()))

@@ -23,7 +23,7 @@ from zkconsumer.offsets.store import Committed
 def keep_undo(
     admin: AdminClient, snapshots: Mapping[str, GroupSnapshot], writes: Sequence[Change], folder: Path
 ) -> Path:
-    """Write the undo file durably; its path.  Ends the command when it cannot be written."""
+    """Write the undo file durably and return its path.  Ends the command when it cannot be written."""
     nodes = {key: ZnodeState(None, row.mzxid, row.version, row.mtime_ms) for key, row in nodes_of(snapshots).items()}
     texts = {key: row.metadata for key, row in kafka_of(snapshots).items() if row.metadata}
     cluster = admin.session.connect if admin.session is not None else ",".join(f"{h}:{p}" for h, p in admin.bootstrap)
@@ -34,7 +34,7 @@ def keep_undo(
 
 
 def keep_text(text: str, folder: Path, groups: Sequence[str], at_ms: int) -> Path:
-    """Write an undo file of these groups durably; its path.  Ends the command when it cannot be written."""
+    """Write an undo file of these groups durably and return its path.  Ends the command when it cannot be written."""
     name = (
         "".join(c if c.isalnum() or c in "._-" else "_" for c in groups[0])
         if len(groups) == 1
@@ -61,7 +61,7 @@ def _kept(folder: Path, name: str, text: str) -> Path:
 
 
 def merged(changes: Iterable[Change]) -> list[Change]:
-    """One change for each partition of a group, with the offsets of all its stores."""
+    """Merge changes to one for each partition of a group, with the offsets of all its stores."""
     found: dict[tuple[str, TopicPartition], Change] = {}
     for change in changes:
         key = (change.group, change.tp)
@@ -71,7 +71,7 @@ def merged(changes: Iterable[Change]) -> list[Change]:
 
 
 def undo_command(admin: AdminClient, undo: Path, writes: Sequence[Change]) -> str:
-    """The command that restores the previous state."""
+    """Return the command that restores the previous state."""
     words = ["zkconsumer", "offsets", "import", str(undo)]
     if admin.session is not None:
         words += ["-z", admin.session.connect]

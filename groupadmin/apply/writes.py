@@ -79,7 +79,7 @@ def store_writes(
     kafka: Mapping[tuple[str, TopicPartition], KafkaRow],
     texts: Mapping[tuple[str, TopicPartition], str] | None = None,
 ) -> list[StoreWrite]:
-    """The writes of a plan, in its order.  nodes and kafka: the stores as read, by group and partition.
+    """Return the writes of a plan, in its order.  nodes and kafka: the stores as read, by group and partition.
 
     texts: metadata for Kafka (default: what Kafka holds).
     """
@@ -104,7 +104,7 @@ def apply_writes(
     retention_ms: int | None = None,
     progress: Callable[[int], object] = lambda done: None,
 ) -> list[WriteResult]:
-    """Execute writes; a result for each, in order.  retention_ms: offset retention in Kafka; None: the broker's.
+    """Execute writes; return a result for each, in order.  retention_ms: offset retention in Kafka; None: the broker's.
 
     A write to ZooKeeper is skipped ("failed") when the write of the same partition to Kafka failed.
     Raises ZooKeeperAway when the state of ZooKeeper cannot be read any more.
@@ -183,7 +183,7 @@ def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
 
 
 def _seen(path: str, write: StoreWrite, outcome: WriteOutcome, node: Read | None) -> WriteResult:
-    """The result of a write, by the node as read after it."""
+    """Return the result of a write, by the node as read after it."""
     held = NONE if node is None else position_of(path, node.data)
     done = outcome is WriteOutcome.DONE
     if same(held, write.position):
@@ -214,7 +214,7 @@ def write_kafka(
 
 
 def coordinator(admin: AdminClient, cluster: Cluster) -> Coordinator:
-    """The client for group coordinators, with waits that end after WAIT_MS."""
+    """Return the client for group coordinators, with waits that end after WAIT_MS."""
     return Coordinator(
         lambda: brokers_of(admin, cluster),
         admin.links,
@@ -249,8 +249,8 @@ def _commit(
 
 
 def _text(cluster: Cluster, write: StoreWrite) -> str:
-    """The metadata to commit.  If it names the creation of the topic (zkconsumer.offsets.former), it is set to the
-    current topic: the offset is meant for that one, whatever was there before."""
+    """Return the metadata to commit.  If it names the creation of the topic (zkconsumer.offsets.former), it is set to
+    the current topic: the offset is meant for that one, whatever was there before."""
     if topic_in(write.text) is None:
         return write.text
     topic = cluster.topics.get(write.tp.topic)
@@ -308,7 +308,7 @@ def _delete(
 
 
 def _gone(write: StoreWrite, wrong: str, held: Committed) -> WriteResult:
-    """The result of a deletion, by what Kafka holds after it."""
+    """Return the result of a deletion, by what Kafka holds after it."""
     if held is NONE or (not wrong and isinstance(held, NoSuchPartition)):
         return WriteResult(write, "written")
     why = wrong or f"{write.tp}: Kafka accepted the deletion, but read back: {getattr(held, 'reason', held)}"

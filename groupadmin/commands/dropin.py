@@ -97,7 +97,7 @@ def new_offsets(changes: Sequence[Change], output: str) -> None:
 
 
 def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
-    """The lines of ConsumerOffsetChecker, header first; a missing offset is `unknown`, a missing owner `none`."""
+    """Yield the lines of ConsumerOffsetChecker, header first; a missing offset is `unknown`, a missing owner `none`."""
     yield CHECKED.format("Group", "Topic", "Pid", "Offset", "logSize", "Lag", "Owner")
     stores = stores_of(each)
     for tp in each.partitions():
@@ -118,7 +118,7 @@ def checker_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterato
 
 
 def byte_rows(each: GroupSnapshot, topics: Collection[str] | None) -> Iterator[str]:
-    """The lines of 0.7's ConsumerOffsetChecker: a paragraph for each partition with a byte offset."""
+    """Yield the lines of 0.7's ConsumerOffsetChecker: a paragraph for each partition with a byte offset."""
     for tp in sorted(each.zookeeper, key=lambda tp: (tp.topic, str(tp.partition))):
         there = each.in_zookeeper(tp)
         if (topics is not None and tp.topic not in topics) or not isinstance(there, int):
@@ -230,7 +230,7 @@ def _only_one_group(groups: Sequence[str], reset: ResetAsked) -> Reset:
 
 
 def _list(admin: AdminClient) -> None:
-    """--list."""
+    """Run --list."""
     if admin.session is None:
         raise click.UsageError("--list reads ZooKeeper: give --zookeeper")
     for group in groups_in_zookeeper(admin.session):
@@ -238,7 +238,7 @@ def _list(admin: AdminClient) -> None:
 
 
 def _delete_positions(admin: AdminClient, groups: Sequence[str], topics: Sequence[str], edit: Edit) -> None:
-    """--delete with --topic."""
+    """Run --delete with --topic."""
     for group in groups:
         cluster, each, changes = delete_plan(admin, group, topics=topics, all_topics=False, edit=edit)
         done = execute_plan(admin, cluster, {group: each}, changes, edit=edit)
@@ -246,7 +246,7 @@ def _delete_positions(admin: AdminClient, groups: Sequence[str], topics: Sequenc
 
 
 def _delete_whole(admin: AdminClient, groups: Sequence[str], regex: bool, edit: Edit) -> None:
-    """--delete: each group with all its data in both stores."""
+    """Run --delete: delete each group with all its data in both stores."""
     found, cluster = snapshots(admin, groups, regex)
     refuse_active(found.values(), edit.force_active)
     if _wanted(go_ahead(edit.execute, f"delete {', '.join(found)}", edit.dry_run), edit):
@@ -373,7 +373,7 @@ def offset_checker(
 
 
 def translated(args: Sequence[str]) -> list[str]:
-    """The arguments with Kafka's option names replaced by this program's; values are unchanged."""
+    """Return the arguments with Kafka's option names replaced by this program's; values are unchanged."""
     found = []
     for arg in args:
         name, equals, value = arg.partition("=")
@@ -382,5 +382,5 @@ def translated(args: Sequence[str]) -> list[str]:
 
 
 def outcome(command: click.Command, args: Sequence[str]) -> int:
-    """Run one of them; its exit code.  A full disk during output is reported in one sentence."""
+    """Run one of the tools and return its exit code.  A full disk during output is reported in one sentence."""
     return pipes.printing(lambda: run_command(command, translated(args), command.name))

@@ -213,8 +213,8 @@ def rename_command(
 
 
 def _gone(each: GroupSnapshot, stores: Sequence[StoreName], planned: GroupSnapshot) -> list[Change]:
-    """The offsets that are deleted with a group, as changes for the undo file.  planned: its snapshot of before; what
-    cannot be read any more is taken from there."""
+    """Return the offsets that are deleted with a group, as changes for the undo file.  planned: its snapshot of before;
+    what cannot be read any more is taken from there."""
     found = []
     for tp in each.partitions():
         before = {}
@@ -243,7 +243,7 @@ def _youngest(admin: AdminClient, groups: Mapping[str, GroupSnapshot]) -> dict[s
 
 
 def _quiet(each: GroupSnapshot, youngest: int | None, for_ms: int, stores: Sequence[StoreName]) -> bool:
-    """Whether the data to delete is that old.  A group that continued in Kafka has old nodes, and is not inactive."""
+    """True if the data to delete is that old.  A group that continued in Kafka has old nodes, and is not inactive."""
     if "kafka" in stores and _in_kafka(each):
         return False
     return youngest is not None and each.read_at_ms - youngest >= for_ms
@@ -275,7 +275,7 @@ def _refuse_young(
 
 
 def _in_kafka(each: GroupSnapshot) -> bool:
-    """Whether Kafka has, or may have, offsets of the group."""
+    """True if Kafka has, or may have, offsets of the group."""
     return any(row.position is not NONE for row in each.kafka.values())
 
 
@@ -290,6 +290,6 @@ def _tell_ageless(groups: Iterable[GroupSnapshot]) -> None:
 
 
 def _row(each: GroupSnapshot, youngest: int | None, stores: Sequence[StoreName], chosen: bool) -> tuple[object, ...]:
-    """A row in the order of PLAN, with the number of offsets in each store."""
+    """Return a row in the order of PLAN, with the number of offsets in each store."""
     held = [sum(held_by(each, tp, store) is not NONE for tp in each.partitions()) for store in ("zookeeper", "kafka")]
     return (each.group, *held, age(youngest, each), "delete" if chosen else "left alone")

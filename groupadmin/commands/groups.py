@@ -37,7 +37,8 @@ Listed = tuple[str, int | None, int | None]
 
 
 def kafka_groups(admin: AdminClient) -> dict[str, tuple[int | None, str | None]]:
-    """Groups in Kafka, with the number of topics with an offset, and the protocol type of groups that it coordinates.
+    """Return the groups in Kafka, with the number of topics with an offset, and the protocol type of groups that it
+    coordinates.
 
     The number is None where the records were not all read, and for share groups, whose offsets are elsewhere.
 
@@ -59,7 +60,7 @@ def beside_kafka(
     in_kafka: Mapping[str, tuple[int | None, str | None]],
     kafka_members: Mapping[str, int | None] | None = None,
 ) -> list[tuple[str, int | None, int | None, str, str | None]]:
-    """The groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's.
+    """Return the groups in ZooKeeper and in Kafka as one list; the members are ZooKeeper's.
 
     kafka_members: number of members of the groups that only Kafka has, as far as known."""
     members_of = kafka_members or {}
@@ -85,7 +86,8 @@ def member_counts(admin: AdminClient, groups: Sequence[str]) -> dict[str, int | 
 
 
 def read_both(admin: AdminClient, group: str) -> tuple[GroupNodes, GroupSnapshot | None]:
-    """The group's nodes, and a snapshot of both stores.  Raises NoSuchGroup when neither has it, ZooKeeperAway."""
+    """Return the group's nodes, and a snapshot of both stores.  Raises NoSuchGroup when neither has it,
+    ZooKeeperAway."""
     session = admin.session
     assert session is not None, "the command asks for -z"
     cluster = read_cluster(admin)
@@ -108,7 +110,7 @@ def read_both(admin: AdminClient, group: str) -> tuple[GroupNodes, GroupSnapshot
 
 
 def both_rows(admin: AdminClient, rows: Sequence[GroupRow], held: GroupSnapshot) -> list[tuple[object, ...]]:
-    """Rows in the order of groups.COLUMNS: one for each store with an offset of a partition.
+    """Return the rows in the order of groups.COLUMNS: one for each store with an offset of a partition.
 
     An offset in Kafka never replaces ZooKeeper's.
     """
@@ -272,7 +274,7 @@ def members_command(options: ClusterOptions, group: str, output: str) -> None:
 
 
 def coordinated(admin: AdminClient, cluster: Cluster, group: str) -> CoordinatedGroup:
-    """A group by its coordinator.  Ends the command for brokers that have none, and when it is not known."""
+    """Return a group by its coordinator.  Ends the command for brokers that have none, and when it is not known."""
     if not admin.coordinates:
         fail(
             f"brokers of Kafka {admin.dialect.release} coordinate no groups, their members are in ZooKeeper: give -z,"
@@ -288,7 +290,8 @@ def coordinated(admin: AdminClient, cluster: Cluster, group: str) -> Coordinated
 
 
 def kafka_rows(admin: AdminClient, group: str) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
-    """Rows in the order of COLUMNS for a group in Kafka alone, and a row for each member without a partition.
+    """Return the rows in the order of COLUMNS for a group in Kafka alone, and a row for each member without a
+    partition.
 
     Ends the command when Kafka knows nothing of the group."""
     cluster = read_cluster(admin)
@@ -316,7 +319,7 @@ def kafka_rows(admin: AdminClient, group: str) -> tuple[list[tuple[object, ...]]
 
 
 def coordinated_row(member: CoordinatedMember) -> tuple[object, ...]:
-    """A row in the order of KAFKA_MEMBERS."""
+    """Return a row in the order of KAFKA_MEMBERS."""
     by_topic: dict[str, list[str]] = {}
     for tp in member.partitions:
         by_topic.setdefault(tp.topic, []).append(str(tp.partition))
@@ -326,13 +329,13 @@ def coordinated_row(member: CoordinatedMember) -> tuple[object, ...]:
 
 
 def kafka_members(held: GroupSnapshot) -> str:
-    """The members in Kafka, shortened."""
+    """Return the members in Kafka, shortened."""
     names = held.kafka_members or ()
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | None = None) -> tuple[object, ...]:
-    """A row in the order of COLUMNS; the reason for an unreadable offset goes to stderr."""
+    """Return a row in the order of COLUMNS; the reason for an unreadable offset goes to stderr."""
     if isinstance(row.committed, Unknown):
         print_note(f"{row.topic}/{row.partition}: {row.committed.reason}")
     committed = row.committed if isinstance(row.committed, int) else None
@@ -342,12 +345,12 @@ def partition_row(row: GroupRow, store: str | None = "zookeeper", age: str | Non
 
 
 def idle_rows(idle: list[Surplus]) -> list[tuple[object, ...]]:
-    """A row without a partition for each thread without one."""
+    """Return a row without a partition for each thread without one."""
     return [(each.topic, None, thread, *[None] * 5) for each in idle for thread in each.idle]
 
 
 def member_row(member: GroupMember, shown: MemberMode | ModeUnreadable | None) -> tuple[object, ...]:
-    """A row in the order of MEMBERS; the reason for an unreadable mode goes to stderr."""
+    """Return a row in the order of MEMBERS; the reason for an unreadable mode goes to stderr."""
     if isinstance(shown, ModeUnreadable):
         print_note(str(shown))
     mode = shown.mode if isinstance(shown, MemberMode) else None

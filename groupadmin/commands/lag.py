@@ -114,7 +114,7 @@ def _look(
     output: str,
     rounds: int | None = None,
 ) -> int:
-    """Print one report; its exit code.  rounds: number of reports before it, when watching."""
+    """Print one report and return its exit code.  rounds: number of reports before it, when watching."""
     offsets = admin.dialect.offsets
     if group is not None:
         totals = [_one(admin, group, output, rounds)]
@@ -174,11 +174,11 @@ class GroupLag:
 
     @property
     def row(self) -> tuple[object, ...]:
-        """A row in the order of TOTALS."""
+        """Return a row in the order of TOTALS."""
         return (self.group, self.members, self.partitions, self.behind, self.unknown)
 
     def sentence(self, offsets: Offsets) -> str:
-        """The group's lag, in what offsets count."""
+        """Return the group's lag, in what offsets count."""
         behind = "its lag is not known" if self.behind is None else f"{offsets.counted(self.behind)} behind"
         least = "at least " if self.unknown and self.behind is not None else ""
         none = f", {self.uncommitted} without a committed offset" if self.uncommitted else ""
@@ -208,7 +208,7 @@ class GroupLag:
 
 
 def group_lag(each: GroupSnapshot, rows: Sequence[GroupRow]) -> GroupLag:
-    """The lag of a group from its rows."""
+    """Return the lag of a group from its rows."""
     existing = [row for row in rows if not row.deleted]
     behind, unknown = total(existing)
     uncommitted = [row for row in existing if row.committed is NONE and (row.end is None or row.start != row.end)]
@@ -249,8 +249,8 @@ def _members(each: GroupSnapshot) -> int | None:
 
 
 def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
-    """The sum of known lags (messages, 0.7: bytes), and the number of partitions with an offset whose lag is unknown.
-    The sum is None when no lag is known but some are unknown.
+    """Return the sum of known lags (messages, 0.7: bytes), and the number of partitions with an offset whose lag is
+    unknown. The sum is None when no lag is known but some are unknown.
 
     An offset beyond the end of its log (negative in its row) is unknown lag: its members would begin elsewhere.
     """
@@ -284,7 +284,7 @@ def verdict(totals: Sequence[GroupLag], threshold: int, offsets: Offsets) -> int
 
 
 def lag_rows(each: GroupSnapshot, stores: tuple[StoreName, ...]) -> list[GroupRow]:
-    """A row for each partition, with the committed offset where the group's members would start."""
+    """Return a row for each partition, with the committed offset where the group's members would start."""
     rows = []
     for tp in each.partitions():
         start, end = each.bounds.get(tp, (None, None))
@@ -319,8 +319,8 @@ def _shown(
     stores: tuple[StoreName, ...],
     watching: bool,
 ) -> list[tuple[object, ...]]:
-    """Rows in the order of COLUMNS.  When watching, commit times in Kafka are left out: reading __consumer_offsets
-    takes too long for every few seconds."""
+    """Return the rows in the order of COLUMNS.  When watching, commit times in Kafka are left out: reading
+    __consumer_offsets takes too long for every few seconds."""
     ages = commit_times(admin, cluster, each) if "kafka" in stores and not watching else {}
     found = []
     for tp, row in zip(each.partitions(), rows, strict=True):
@@ -332,7 +332,7 @@ def _shown(
 
 
 def _every(admin: AdminClient) -> list[GroupLag]:
-    """All groups in ZooKeeper and, if brokers were named, those that only Kafka has."""
+    """Return all groups in ZooKeeper and, if brokers were named, those that only Kafka has."""
     if admin.session is None:
         return sorted(_totals(admin, list(kafka_groups(admin))), key=lambda each: each.group)
     names = groups_in_zookeeper(admin.session)

@@ -136,7 +136,7 @@ def files(plan: Path) -> Files:
 
 
 def header(plan: Plan) -> JournalHeader:
-    """The header of the plan's journal."""
+    """Return the header of the plan's journal."""
     return JournalHeader(plan.plan_id, plan.cluster, plan.direction, time.time_ns() // 1_000_000)
 
 
@@ -176,7 +176,7 @@ def site_of(admin: AdminClient, plan: Plan, connect: str) -> Site:
 
 
 def groups_of(plan: Plan, wanted: GroupSelection) -> list[str]:
-    """The selected groups of a plan (default: all).  Raises as chosen()."""
+    """Return the selected groups of a plan (default: all).  Raises as chosen()."""
     names = [each.group for each in plan.groups]
     if not wanted.anything:
         wanted = GroupSelection(everything=True, exclude=wanted.exclude)
@@ -184,6 +184,6 @@ def groups_of(plan: Plan, wanted: GroupSelection) -> list[str]:
 
 
 def said_release(kafka_version: str) -> str | None:
-    """--kafka-version if it was given: the default says nothing about the brokers."""
+    """Return --kafka-version if it was given, else None: the default says nothing about the brokers."""
     source = click.get_current_context().get_parameter_source("kafka_version")
     return None if source is click.core.ParameterSource.DEFAULT else kafka_version

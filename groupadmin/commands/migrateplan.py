@@ -173,7 +173,7 @@ def _unknown(plan: Plan, wanted: GroupSelection, connect: str) -> None:
 
 
 def rows_of(plan: Plan, now_ms: int) -> list[tuple[object, ...]]:
-    """A row for each partition in the order of COLUMNS."""
+    """Return a row for each partition in the order of COLUMNS."""
     rows: list[tuple[object, ...]] = []
     for group in plan.groups:
         for row in group.rows:

@@ -175,7 +175,7 @@ def _next(phase: Phase) -> str | None:
 
 
 def _connect(plan: Plan, brokers: Sequence[tuple[str, int]], release: str | None) -> tuple[str, ...]:
-    """Options for the cluster in printed commands, without credentials."""
+    """Return the options for the cluster in printed commands, without credentials."""
     found = ["-z", plan.cluster]
     if brokers:
         found += ["-b", ",".join(f"{host}:{port}" for host, port in brokers)]
@@ -205,7 +205,7 @@ def keep_checks(place: Files, rows: Sequence[Check]) -> None:
 
 
 def read_checks(place: Files) -> list[Check]:
-    """The results of the last check; none without a check.  Raises ConsumerError."""
+    """Return the results of the last check; none without a check.  Raises ConsumerError."""
     try:
         return [Check(**row) for row in json.loads(place.checks.read_text(encoding="utf-8"))]
     except FileNotFoundError:

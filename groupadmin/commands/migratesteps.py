@@ -262,8 +262,9 @@ def _step(request: StepRequest, asked: Asked, execute: bool, keep_every_ms: int 
 
 
 def _retention(request: StepRequest, asked: Asked, whole: bool = True) -> int | None:
-    """How long Kafka is to keep positions.  The cutover commits the copies again, and keeps them as long as the copy
-    did: the last commit counts.  whole: it is asked of all groups of the plan; of some, the longest for any is kept.
+    """Return the offset retention to ask Kafka for.  The cutover commits the copies again, and keeps them as long as
+    the copy did: the last commit counts.  whole: it is asked of all groups of the plan; of some, the longest for any is
+    kept.
     """
     path, wanted = request.place.retention, request.options.retention_ms
     if asked in ("copy", "cutover") and wanted is not None:
@@ -286,7 +287,7 @@ def _kept(path: Path) -> int | None:
 
 
 def _confirmed(request: StepRequest, asked: Asked, plan: Plan, *, site: Site, names: Sequence[str]) -> bool:
-    """Show the dry run; whether the operator confirms it.  Ends the command when every group is refused."""
+    """Show the dry run; True if the operator confirms it.  Ends the command when every group is refused."""
     standings = read_journal(request.place.journal).standings
     rows = preview(site, plan, standings, options=request.options, asked=asked, groups=names)
     write([_preview_row(row) for row in rows], PREVIEW, request.output)

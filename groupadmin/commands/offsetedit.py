@@ -40,7 +40,7 @@ def show_plan(changes: Iterable[Change], output: str) -> None:
 
 
 def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
-    """Rows in the order of PLAN: one for each store of each partition."""
+    """Return the rows in the order of PLAN: one for each store of each partition."""
     rows: list[tuple[object, ...]] = []
     for change in changes:
         partition = change.tp.partition if isinstance(change.tp.partition, int) else str(change.tp.partition)
@@ -54,7 +54,7 @@ def plan_rows(changes: Iterable[Change]) -> list[tuple[object, ...]]:
 
 
 def shown(there: Committed) -> object:
-    """An offset for the output: None for none, a text for an unreadable one."""
+    """Return an offset for the output: None for none, a text for an unreadable one."""
     return there if isinstance(there, int) else None if there is NONE else "unreadable"
 
 
@@ -68,7 +68,7 @@ def execute_plan(
     texts: Mapping[tuple[str, TopicPartition], str] | None = None,
     show: Callable[[Sequence[Change], str], object] = show_plan,
 ) -> bool:
-    """Steps 1 to 6 for a plan; whether it was executed.  show: prints the plan.
+    """Run steps 1 to 6 for a plan; return whether it was executed.  show: prints the plan.
 
     Ends the command with 3 when it is refused, and with 4 when a write failed.
     """
@@ -98,7 +98,7 @@ def execute_plan(
 
 
 def _left_alone(each: GroupSnapshot, change: Change) -> str:
-    """A sentence when the other store has an offset of the group and is not written; else nothing."""
+    """Return a sentence when the other store has an offset of the group and is not written; else nothing."""
     others = [store for store in BOTH if store not in change.before and held_by(each, change.tp, store) is not NONE]
     if not others or isinstance(held_by(each, change.tp, others[0]), Unknown):
         return ""
@@ -120,7 +120,7 @@ def _refuse(changes: Sequence[Change], snapshots: Sequence[GroupSnapshot], edit:
 
 
 def _ways_out(wrong: Sequence[Change]) -> str:
-    """The options of the running command for offsets outside the log (Kafka's tools have others)."""
+    """Return the options of the running command for offsets outside the log (Kafka's tools have others)."""
     if not any(change.after is not None and outside(change.after, change) for change in wrong):
         return ""
     offered = {name for option in click.get_current_context().command.params for name in option.opts}

@@ -28,7 +28,7 @@ from zkconsumer.options.arguments import Chosen, WrongUsage, existing, parse_par
 def reset_plan(
     admin: AdminClient, group: str, kind: Reset, *, topics: Sequence[str], all_topics: bool, edit: Edit
 ) -> tuple[Cluster, GroupSnapshot, list[Change]]:
-    """The plan of a reset.  Raises WrongUsage for topics that do not exist, or when none is chosen."""
+    """Return the plan of a reset.  Raises WrongUsage for topics that do not exist, or when none is chosen."""
     chosen = [parse_partitions(text) for text in topics]
     if all_topics == bool(topics) and not isinstance(kind, FromRows):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
@@ -45,7 +45,7 @@ def reset_plan(
 def import_plan(
     admin: AdminClient, rows: Sequence[SavedRow], group: str | None, edit: Edit
 ) -> tuple[Cluster, dict[str, GroupSnapshot], list[Change], dict[tuple[str, TopicPartition], str]]:
-    """The plan of an import, with the metadata for Kafka.  Raises WrongUsage when rows name no group."""
+    """Return the plan of an import, with the metadata for Kafka.  Raises WrongUsage when rows name no group."""
     if group is None and any(row.group is None for row in rows):
         raise WrongUsage("the file does not name the group of every row: give --group")
     groups = [group] if group is not None else list(dict.fromkeys(row.group for row in rows if row.group is not None))
@@ -65,7 +65,7 @@ def import_plan(
 def delete_plan(
     admin: AdminClient, group: str, *, topics: Sequence[str], all_topics: bool, edit: Edit
 ) -> tuple[Cluster, GroupSnapshot, list[Change]]:
-    """The plan of a deletion.  Raises WrongUsage when no topic is chosen."""
+    """Return the plan of a deletion.  Raises WrongUsage when no topic is chosen."""
     if all_topics == bool(topics):
         raise WrongUsage("give --topic TOPIC[:0,1] or --all-topics")
     chosen = [parse_partitions(text) for text in topics]
@@ -91,7 +91,7 @@ def copied(
     stores: tuple[StoreName, ...] | None,
     policy: OutOfRangePolicy,
 ) -> tuple[GroupSnapshot, list[Change]]:
-    """The target, and the changes that copy the source's offsets to it.  Ends the command when it has offsets
+    """Return the target, and the changes that copy the source's offsets to it.  Ends the command when it has offsets
     already."""
     tps = [tp for tp in source.partitions() if cluster.has(tp)]
     gone = [tp for tp in source.partitions() if not cluster.has(tp)]
@@ -146,7 +146,7 @@ def changes_of(
     tps: Sequence[TopicPartition],
     edit: Edit,
 ) -> list[Change]:
-    """The changes of a reset for these partitions.  Raises WrongUsage when the kind is not possible."""
+    """Return the changes of a reset for these partitions.  Raises WrongUsage when the kind is not possible."""
     if isinstance(kind, ShiftBy) and not admin.dialect.offsets.count_messages:
         raise WrongUsage(
             "--shift-by counts messages, and offsets of 0.7 are bytes: it is not known where the message that many"
@@ -216,7 +216,7 @@ def planned(
 
 
 def rows_of(rows: Iterable[SavedRow], group: str) -> list[SavedRow]:
-    """The rows of one group; rows without a group count as its own.  Raises WrongUsage when there are none."""
+    """Return the rows of one group; rows without a group count as its own.  Raises WrongUsage when there are none."""
     found = [row for row in rows if row.group in (None, group)]
     if not found:
         raise WrongUsage(f"the file has no row of group {group}")

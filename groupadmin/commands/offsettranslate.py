@@ -175,7 +175,7 @@ def translate_command(
 
 
 def _map(target: AdminClient, cluster: Cluster, name: str) -> OffsetMap:
-    """The offset map in a file, or in a topic of the target."""
+    """Return the offset map in a file, or in a topic of the target."""
     if Path(name).is_file():
         return read_map(name).map
     if name not in cluster.topics:
@@ -194,7 +194,7 @@ def _translated(
     topics: Sequence[str],
     force: bool,
 ) -> Rows:
-    """A row for each partition of the target topics that the group's partitions feed."""
+    """Return a row for each partition of the target topics that the group's partitions feed."""
     there = {topic: [TopicPartition(topic, p) for p in ps] for topic, ps in cluster.partitions.items()}
     fed = {name for topic in {tp.topic for tp in offsets.periods} for name in (topic, *offsets.names(topic))}
     ends = log_bounds(target, cluster, [tp for topic in fed for tp in there.get(topic, ())])
@@ -209,7 +209,7 @@ def _translated(
 def _read(
     origin: AdminClient, group: str, *, offsets: OffsetMap, source: Source, force: bool
 ) -> tuple[dict[TopicPartition, int], Mapping[TopicPartition, Bounds]]:
-    """The group's offsets in the source for topics in the map, and the bounds of these logs."""
+    """Return the group's offsets in the source for topics in the map, and the bounds of these logs."""
     cluster = read_cluster(origin)
     mapped = {tp.topic for tp in offsets.periods}
     wanted = [TopicPartition(topic, p) for topic in mapped for p in cluster.partitions.get(topic, ())]
@@ -244,7 +244,7 @@ def _read(
 
 
 def _has_position(found: GroupSnapshot, tp: TopicPartition) -> bool:
-    """Whether either store of the source holds an offset."""
+    """True if either store of the source holds an offset."""
     return any(isinstance(held_by(found, tp, store), int) for store in ("kafka", "zookeeper"))
 
 

@@ -56,7 +56,7 @@ def groups_option(command: F) -> F:
 
 
 def file_positions(path: Path, groups: tuple[str, ...]) -> Keyed:
-    """The offsets in a file by group and partition; rows without a group count as those of the only --group."""
+    """Return the offsets in a file by group and partition; rows without a group count as those of the only --group."""
     file = read_file(path)
     found: Keyed = {}
     for row in file.rows:
@@ -100,7 +100,7 @@ def rows_to_write(path: Path, zero_means_missing: bool = False, by_store: bool =
 def snapshots(
     admin: AdminClient, groups: Sequence[str], regex: bool, bounds: bool = True
 ) -> tuple[dict[str, GroupSnapshot], Cluster]:
-    """Snapshots of the named or matching groups, or of all in ZooKeeper.  bounds: with log bounds.
+    """Return the snapshots of the named or matching groups, or of all in ZooKeeper.  bounds: with log bounds.
 
     A group that is closed to us is left out (end_where_closed).  Ends the command when a group does not exist, and when
     all are closed.
@@ -119,7 +119,7 @@ def snapshots(
 
 
 def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[str]:
-    """The selected groups, sorted if matched by expression.  Ends the command when none matches."""
+    """Return the selected groups, sorted if matched by expression.  Ends the command when none matches."""
     if groups and not regex:
         return list(dict.fromkeys(groups))
     try:
@@ -134,7 +134,8 @@ def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[
 
 
 def groups_in_kafka(admin: AdminClient) -> list[str]:
-    """Groups that the brokers list (0.9 and later: those with members, and from 0.10.1 on those with offsets).
+    """Return the groups that the brokers list (0.9 and later: those with members, and from 0.10.1 on those with
+    offsets).
 
     Ends the command for brokers that list none."""
     if not admin.coordinates:
@@ -146,14 +147,14 @@ def groups_in_kafka(admin: AdminClient) -> list[str]:
 
 
 def known(admin: AdminClient, each: GroupSnapshot) -> bool:
-    """Whether any store has data of the group."""
+    """True if any store has data of the group."""
     if admin.session is not None and admin.session.children(f"/consumers/{each.group}") is not None:
         return True
     return bool(each.kafka_members) or any(row.position is not NONE for row in each.kafka.values())
 
 
 def where_from(admin: AdminClient) -> str:
-    """The stores that were read, for a sentence."""
+    """Return the stores that were read, for a sentence."""
     if admin.session is None:
         return "Kafka"
     return (
@@ -169,7 +170,7 @@ def tell_odd(groups: Iterable[GroupSnapshot]) -> None:
 
 
 def odd(each: GroupSnapshot) -> Iterator[str]:
-    """A sentence for each such finding."""
+    """Yield a sentence for each finding of tell_odd()."""
     for one in each.foreign:
         yield f"foreign node {one.path} holds {one.found!r}: {one.text}"
     for tp, row in each.offset_path.items():
@@ -201,7 +202,7 @@ def _absent(tp: TopicPartition) -> str:
 def position_rows(
     each: GroupSnapshot, stores: Iterable[StoreName], ages: Mapping[TopicPartition, int]
 ) -> list[tuple[object, ...]]:
-    """Rows in the order of GET.  ages: commit times in Kafka, ms."""
+    """Return the rows in the order of GET.  ages: commit times in Kafka, ms."""
     rows: list[tuple[object, ...]] = []
     for tp in each.partitions():
         start, end = each.bounds.get(tp, (None, None))
@@ -231,14 +232,14 @@ def position_rows(
 
 
 def _named(reason: str, group: str, where: str) -> str:
-    """A reason with its place, unless it names it itself."""
+    """Return a reason with its place, unless it names it itself."""
     return reason if reason.startswith(f"group {group}, ") else f"{where}: {reason}"
 
 
 def written_at(
     each: GroupSnapshot, tp: TopicPartition, store: StoreName, ages: Mapping[TopicPartition, int]
 ) -> int | None:
-    """Time of the last write of an offset in a store, ms since 1970."""
+    """Return the time of the last write of an offset in a store, ms since 1970."""
     if store == "kafka":
         return ages.get(tp)
     row = each.zookeeper.get(tp)
@@ -246,12 +247,12 @@ def written_at(
 
 
 def age(at_ms: int | None, each: GroupSnapshot) -> str | None:
-    """Time from then to the snapshot; None: not known."""
+    """Return the time from then to the snapshot; None: not known."""
     return None if at_ms is None else since(at_ms, each.read_at_ms)
 
 
 def since(at_ms: int, now_ms: int) -> str:
-    """Time since then, in the largest suitable unit: 45s, 12m, 30h, 9d."""
+    """Return the time since then, in the largest suitable unit: 45s, 12m, 30h, 9d."""
     seconds = max(0, now_ms - at_ms) // 1000
     for unit, size, until in (("s", 1, 120), ("m", 60, 7200), ("h", 3600, 172800)):
         if seconds < until:
@@ -262,7 +263,7 @@ def since(at_ms: int, now_ms: int) -> str:
 def saved(
     admin: AdminClient, groups: Iterable[GroupSnapshot], stores: tuple[StoreName, ...] | None = None
 ) -> OffsetsFile:
-    """Groups as a file.  stores: source of the offsets; None: the group's stores."""
+    """Return the groups as a file.  stores: source of the offsets; None: the group's stores."""
     rows: list[SavedRow] = []
     warnings: list[str] = []
     kept: set[StoreName] = set()

@@ -73,7 +73,7 @@ class ResetAsked:
     from_file: Path | None
 
     def kind_for(self, group: str) -> Reset:
-        """The reset kind; for a file the group's offsets in it.  The interpretation of a time is reported.
+        """Return the reset kind; for a file the group's offsets in it.  The interpretation of a time is reported.
 
         Raises UsageError for none or several kinds, WrongUsage, and FileUnclear."""
         given = list(self._given(group))

@@ -1,7 +1,7 @@
 """`zkconsumer groups unblock`: delete owner and id nodes of a group that no session holds, with undo.
 
 ZooKeeper deletes the nodes of a member with its session.  Nodes of a copied tree, or of a client that makes them
-persistent, stay for ever: no member gets their partitions, and there is no process to stop.
+persistent, stay forever: no member gets their partitions, and there is no process to stop.
 
 The undo file has each node's path and data; data that is not UTF-8 as "base64":
 
@@ -112,7 +112,8 @@ def _delete(session: ZkSession, group: str, *, execute: bool, dry_run: bool, und
 
 
 def _delete_same(session: ZkSession, group: str, found: Mapping[str, Read], undo_dir: Path) -> list[str]:
-    """Delete these nodes in the version that was read, after writing the undo file; the paths that still exist."""
+    """Delete these nodes in the version that was read, after writing the undo file; return the paths that still
+    exist."""
     now_ms = int(time.time() * 1000)
     text = nodes_text({path: node.data for path, node in found.items()}, session.connect, now_ms)
     undo = keep_text(text, undo_dir, [group], now_ms)

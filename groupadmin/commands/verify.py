@@ -120,7 +120,7 @@ def _refuse_coordinated(reach: Connection, group: str) -> None:
 
 
 def facts(nodes: GroupNodes) -> GroupFacts:
-    """The facts about a group for verify()."""
+    """Return the facts about a group for verify()."""
     return GroupFacts(
         {member.consumer_id: member.streams for member in nodes.members if member.why is None},
         nodes.owners,
@@ -137,7 +137,7 @@ def _look(reach: Connection, group: str, strategy: str | None) -> tuple[GroupNod
 
 
 def _row(finding: Finding) -> tuple[object, ...]:
-    """A row in the order of COLUMNS."""
+    """Return a row in the order of COLUMNS."""
     topic, partition = finding.tp if finding.tp is not None else (None, None)
     number = partition if isinstance(partition, int | None) else str(partition)
     return (finding.kind, topic, number, finding.member, finding.fault, finding.text)

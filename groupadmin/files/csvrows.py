@@ -50,7 +50,7 @@ def read_csv(lines: Sequence[str], reading: Reading) -> OffsetsFile:
 
 
 def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tuple[int, list[str]]]:
-    """Records, each with the number of its first line, without empty lines and comments."""
+    """Yield the records, each with the number of its first line, without empty lines and comments."""
     records = csv.reader((f"{line}\n" for line in lines[first - 1 :]), strict=True)
     number = first
     try:

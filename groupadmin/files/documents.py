@@ -31,7 +31,7 @@ class Json:
     repeated: Sequence[Path]
 
     def line(self, path: Path) -> int | None:
-        """The line of the value at a path, or of the deepest existing value on the path."""
+        """Return the line of the value at a path, or of the deepest existing value on the path."""
         at = self.begins[int(path[0])] if path else 0
         for step in path[1:]:
             found = _step(self.text, at, step)
@@ -42,7 +42,8 @@ class Json:
 
 
 def read_json(text: str) -> Json:
-    """All documents of a text.  Raises FileUnclear, also for a key given twice in an object with different values."""
+    """Return all documents of a text.  Raises FileUnclear, also for a key given twice in an object with different
+    values."""
     twice: list[tuple[dict[str, Any], str, bool]] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ class ZnodeState:
 
     @property
     def data(self) -> bytes | None:
-        """Data of a node that holds no offset; None if it holds one, or does not exist."""
+        """Return the data of a node that holds no offset; None if it holds one, or does not exist."""
         return None if self.text is None else self.text.encode("utf-8", "surrogateescape")
 
 

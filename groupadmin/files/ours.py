@@ -40,7 +40,7 @@ _MS = timedelta(milliseconds=1)
 
 
 def read_ours(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
-    """The file in a document, whose paths begin with 0.  Raises FileUnclear."""
+    """Return the file in a document, whose paths begin with 0.  Raises FileUnclear."""
     if whole.get("format") != FORMAT:
         said = shown(whole.get("format"))
         raise reading.unclear((0, "format"), f"the file's format is {said}", f"this release reads {FORMAT}")
@@ -87,7 +87,7 @@ def _row(group: str | None, source: str | None, entry: Any, *, path: Path, readi
 def _of_stores(
     source: str | None, zookeeper: ZnodeState | None, kafka: KafkaState | None, *, path: Path, reading: Reading
 ) -> int | None:
-    """The offset that the store of `source` held."""
+    """Return the offset that the store of `source` held."""
     wanted = {"zookeeper": (zookeeper,), "kafka": (kafka,), "dual": (zookeeper, kafka)}.get(source or "", ())
     if not wanted or None in wanted:
         raise reading.unclear(path, "the partition has no position", 'write "position": null where there is none')
@@ -154,7 +154,7 @@ def _text(value: Any, path: Path, reading: Reading) -> str | None:
 
 
 def _time(value: Any, path: Path, reading: Reading) -> int | None:
-    """Milliseconds since 1970, from an ISO time (without a zone: UTC) or from such a number."""
+    """Return the milliseconds since 1970, from an ISO time (without a zone: UTC) or from such a number."""
     if value is None or type(value) is int:
         return value
     try:
@@ -169,7 +169,7 @@ def _time(value: Any, path: Path, reading: Reading) -> int | None:
 
 
 def write_ours(file: OffsetsFile) -> str:
-    """The text of a file, rows in their order."""
+    """Return the text of a file, rows in their order."""
     groups = {row.group for row in file.rows}
     group = next(iter(groups)) if len(groups) == 1 else None
     about = {
@@ -209,7 +209,7 @@ def _partition(partition: PartitionId) -> int | str:
 
 
 def iso(ms: int | None) -> str | int | None:
-    """A time as text in UTC; milliseconds unchanged when they are outside the calendar."""
+    """Return a time as text in UTC; milliseconds unchanged when they are outside the calendar."""
     if ms is None:
         return None
     try:

@@ -27,7 +27,7 @@ LinesReader = Callable[[Sequence[str], Reading], OffsetsFile]
 
 
 def read_offsets(text: str, zero_means_missing: bool = False) -> OffsetsFile:
-    """The rows of a file of any kind (model.Kind), which is detected from the text.
+    """Return the rows of a file of any kind (model.Kind), which is detected from the text.
 
     zero_means_missing: take each offset of 0 as none.  CRLF, empty lines, a byte order mark, comments (#) and messages
     of tools between the data are accepted; .warnings names what was skipped.
@@ -49,7 +49,7 @@ def read_offsets(text: str, zero_means_missing: bool = False) -> OffsetsFile:
 
 
 def _data_begins(lines: Sequence[str]) -> int | None:
-    """The index of the first line that looks like data."""
+    """Return the index of the first line that looks like data."""
     for index, ended in enumerate(lines):
         line = ended.removesuffix("\r")
         if not line.strip() or is_comment(line):
@@ -64,7 +64,7 @@ def _begins_document(line: str) -> bool:
 
 
 def _lines_reader(lines: Sequence[str], start: int, reading: Reading) -> LinesReader:
-    """The reader for the first line with a certain form; commas are the weakest sign."""
+    """Return the reader for the first line with a certain form; commas are the weakest sign."""
     found = next((reader for line in lines[start:] if (reader := _reader_of(line.removesuffix("\r")))), None)
     if found is None and lines[start].count(",") > 1:
         found = csvrows.read_csv
@@ -105,7 +105,7 @@ def _read_export(lines: Sequence[str], reading: Reading) -> OffsetsFile:
 
 
 def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile:
-    """JSON documents; lines before them are replaced by empty ones, so that line numbers stay right."""
+    """Read JSON documents; lines before them are replaced by empty ones, so that line numbers stay right."""
     document = read_json("\n" * start + "\n".join(lines[start:]))
     reading.line_of = document.line
     values = document.values
@@ -122,8 +122,8 @@ def _document(lines: Sequence[str], start: int, reading: Reading) -> OffsetsFile
 
 
 def _kafka_utils(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
-    """The form of kafka-utils (Yelp): {"groupid": "G", "offsets": {"T": {"0": 123}}}, where 0 may also mean "never
-    committed"."""
+    """Return the form of kafka-utils (Yelp): {"groupid": "G", "offsets": {"T": {"0": 123}}}, where 0 may also mean
+    "never committed"."""
     group = reading.group(whole.get("groupid"), (0, "groupid"))
     for topic, partitions in _object(whole.get("offsets"), (0, "offsets"), reading).items():
         for partition, offset in _object(partitions, (0, "offsets", topic), reading).items():

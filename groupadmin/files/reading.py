@@ -42,7 +42,7 @@ class Reading:
         self._names: set[str] = set()  # topics that were checked
 
     def unclear(self, where: Any, problem: str, helps: str) -> FileUnclear:
-        """The error to raise about this place."""
+        """Return the error to raise about this place."""
         return FileUnclear(self.line_of(where), problem, helps)
 
     def tell(self, where: Any, what: str) -> None:
@@ -73,14 +73,14 @@ class Reading:
         )
 
     def file(self, kind: Kind, empty: bool = False, **about: Any) -> OffsetsFile:
-        """The file as read.  empty: it may be one without rows."""
+        """Return the file as read.  empty: it may be one without rows."""
         if not self._rows and not empty:
             raise FileUnclear(None, "the file names no partition", "export it again, and check whether that failed")
         rows = tuple(row for row, _ in self._rows.values())
         return OffsetsFile(kind, rows, warnings=self._warnings(), **about)
 
     def rows(self) -> list[SavedRow]:
-        """The rows so far, in their order."""
+        """Return the rows so far, in their order."""
         return [row for row, _ in self._rows.values()]
 
     def warn(self, sentence: str) -> None:
@@ -118,7 +118,7 @@ class Reading:
         raise self.unclear(where, f"offset {shown(value)} is larger than any offset", f"the largest is {MOST_OFFSET}")
 
     def partition(self, value: object, where: Any) -> PartitionId:
-        """A partition's number, or broker-index of 0.7."""
+        """Return a partition's number, or broker-index of 0.7."""
         number = value if type(value) is int else self._number(value)
         if number is not None and 0 <= number <= MOST_PARTITION:
             return number
@@ -130,7 +130,7 @@ class Reading:
         return BrokerPartition(*ids)
 
     def name(self, value: object, where: Any, what: str) -> str:
-        """The name of a topic or group: text without path separators."""
+        """Return the name of a topic or group: text without path separators."""
         if isinstance(value, str) and (value in self._names or self._is_name(value, what)):
             return value
         raise self.unclear(where, f"{shown(value)} is no {what}", f"the name of a {what} is expected here")
@@ -146,7 +146,7 @@ class Reading:
         return None if value is None else self.name(value, where, "group")
 
     def _number(self, value: object) -> int | None:
-        """The number in a text; None when it is not one."""
+        """Return the number in a text; None when it is not one."""
         return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
@@ -155,7 +155,7 @@ _NUMBER = re.compile(r"[ \t]*-?[0-9]{1,40}[ \t]*")  # bounded: int() refuses tho
 
 
 def shown(value: object) -> str:
-    """A value as an error quotes it."""
+    """Return a value as an error quotes it."""
     text = repr(value) if not isinstance(value, (dict, list)) else f"a {'map' if isinstance(value, dict) else 'list'}"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 

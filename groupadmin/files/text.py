@@ -28,17 +28,17 @@ COMMENT = "a comment (#), skipped"
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines without the byte order mark, with the CR of a CRLF (quoted CSV may contain it)."""
+    """Return the lines without the byte order mark, with the CR of a CRLF (quoted CSV may contain it)."""
     return text.removeprefix("\ufeff").split("\n")
 
 
 def is_said(line: str) -> bool:
-    """Whether a line is a message of a program, wherever it is."""
+    """True if a line is a message of a program, wherever it is."""
     return _SAID.match(line) is not None
 
 
 def is_prose(line: str) -> bool:
-    """Whether a line before the data is a sentence: four words or more, without a number."""
+    """True if a line before the data is a sentence: four words or more, without a number."""
     words = line.split()
     return len(words) >= 4 and not any(_NUMBER.fullmatch(word) for word in words)
 
@@ -50,7 +50,7 @@ def is_comment(line: str) -> bool:
 def rows_of(
     lines: Sequence[str], reading: Reading, row_like: Callable[[str], bool], first: int = 1
 ) -> Iterator[tuple[int, str]]:
-    """The lines that should be rows, with their numbers; others are skipped with a warning.
+    """Yield the lines that should be rows, with their numbers; others are skipped with a warning.
 
     row_like: whether a line has the form of a row; such a line is never skipped, whatever it begins with.
     """

@@ -23,7 +23,7 @@ _CUTS = frozenset(":/\n\r")  # ImportZkOffsets takes what is between two of them
 
 
 def write_offsets(file: OffsetsFile, kind: WrittenKind) -> str:
-    """The text of a file in this kind, rows in their order.
+    """Return the text of a file in this kind, rows in their order.
 
     Raises ConsumerError when the kind cannot express the rows: csv needs a group in all rows or in none, and numbered
     partitions; zk-export needs a group in each.  ValueError for another kind, a repeated partition of a group, or
@@ -42,8 +42,8 @@ def write_offsets(file: OffsetsFile, kind: WrittenKind) -> str:
 
 
 def unsayable(file: OffsetsFile, kind: WrittenKind) -> list[SavedRow]:
-    """The rows that a file of this kind leaves out: those without an offset, and those with a name that it would tear
-    (torn).  json leaves out none."""
+    """Return the rows that a file of this kind leaves out: those without an offset, and those with a name that it would
+    tear (torn).  json leaves out none."""
     return [] if kind == "json" else [row for row in file.rows if row.position is None or torn(row, kind)]
 
 
@@ -63,7 +63,8 @@ def _check(rows: Sequence[SavedRow]) -> None:
 
 
 def _csv(rows: Sequence[SavedRow]) -> str:
-    """CSV as of kafka-consumer-groups: with a group column when there are several, and an empty line at the end."""
+    """Return CSV as of kafka-consumer-groups: with a group column when there are several, and an empty line at the
+    end."""
     groups = {row.group for row in rows}
     if None in groups and len(groups) > 1:
         raise ConsumerError("rows of groups and rows of none cannot stand in one CSV; use json")
@@ -80,7 +81,7 @@ def _csv(rows: Sequence[SavedRow]) -> str:
 
 
 def _quoted(value: str) -> str:
-    """A value as quoted by the JVM's CSV writer (jackson-dataformat-csv)."""
+    """Return a value as quoted by the JVM's CSV writer (jackson-dataformat-csv)."""
     if len(value.encode("utf-16-le", "surrogatepass")) // 2 < QUOTED_FROM and not _QUOTED.search(value):
         return value
     return '"' + value.replace('"', '""') + '"'

@@ -75,7 +75,7 @@ def cluster_facts(
 
 
 def clock_ahead_ms(now_ms: int, snapshots: Iterable[GroupSnapshot]) -> int | None:
-    """How far this machine's clock is ahead of ZooKeeper's, as far as existing nodes show it.
+    """Return how far this machine's clock is ahead of ZooKeeper's, as far as existing nodes show it.
 
     The apparent age of the youngest offset node includes the difference of the clocks.  A node from the future shows
     that this clock is behind; one that was just written shows that the clocks agree; an old one shows nothing.
@@ -87,7 +87,7 @@ def clock_ahead_ms(now_ms: int, snapshots: Iterable[GroupSnapshot]) -> int | Non
 
 
 def _coordinator(admin: AdminClient, cluster: Cluster, groups: Sequence[str], refused: dict[str, str]) -> str | None:
-    """Why the coordinator of one of the groups cannot be found; "" when it was found."""
+    """Return why the coordinator of one of the groups cannot be found; "" when it was found."""
     if not groups:
         return None
     asked = coordinator(admin, cluster)

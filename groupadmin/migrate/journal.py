@@ -122,7 +122,7 @@ class Standing:
 
 
 def header_line(header: JournalHeader) -> str:
-    """The first line, without line end."""
+    """Return the first line, without line end."""
     return json.dumps(
         {
             "format": FORMAT,
@@ -135,7 +135,7 @@ def header_line(header: JournalHeader) -> str:
 
 
 def line_of(event: Event, n: int, at_ms: int) -> str:
-    """The line of an event, without line end."""
+    """Return the line of an event, without line end."""
     said: dict[str, Any] = {"n": n, "at_ms": at_ms, "group": event.group}
     match event:
         case Reached(_, step, phase):
@@ -151,7 +151,7 @@ def line_of(event: Event, n: int, at_ms: int) -> str:
 
 
 def read_header(line: str) -> JournalHeader:
-    """The header in the first line.  Raises JournalDamaged."""
+    """Return the header in the first line.  Raises JournalDamaged."""
     said = _object(line, 1)
     if said.get("format") != FORMAT:
         raise JournalDamaged(f"line 1 is not the head of a migration's journal ({FORMAT})")
@@ -162,7 +162,7 @@ def read_header(line: str) -> JournalHeader:
 
 
 def read_line(line: str, number: int) -> tuple[int, Event]:
-    """The time and the event of a line; number: of the line, from 1.  Raises JournalDamaged."""
+    """Return the time and the event of a line; number: of the line, from 1.  Raises JournalDamaged."""
     said = _object(line, number)
     if said.get("n") != number - 1:
         raise JournalDamaged(f"line {number} of the journal calls itself {said.get('n')}: lines are missing, or twice")
@@ -210,7 +210,8 @@ def _store(name: str) -> StoreName:
 
 
 def replay(events: Iterable[tuple[int, Event]]) -> dict[str, Standing]:
-    """The state of each group after these events.  Raises JournalDamaged for a phase that its step does not lead to."""
+    """Return the state of each group after these events.  Raises JournalDamaged for a phase that its step does not lead
+    to."""
     found: dict[str, Standing] = {}
     for at_ms, event in events:
         found[event.group] = follow(found.get(event.group), at_ms, event)
@@ -218,7 +219,7 @@ def replay(events: Iterable[tuple[int, Event]]) -> dict[str, Standing]:
 
 
 def follow(was: Standing | None, at_ms: int, event: Event) -> Standing:
-    """The state of a group after one more event."""
+    """Return the state of a group after one more event."""
     if was is None:
         if event != Reached(event.group, None, Phase.PLANNED):
             raise JournalDamaged(f"group {event.group}: the journal does not begin with its plan")
@@ -263,7 +264,7 @@ class Journalled:
 
     @property
     def standings(self) -> dict[str, Standing]:
-        """The state of each group.  Raises JournalDamaged."""
+        """Return the state of each group.  Raises JournalDamaged."""
         return replay(self.events)
 
 

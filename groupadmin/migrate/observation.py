@@ -78,7 +78,7 @@ class Observation:
     gate: Gate | None = None
 
     def after(self, now: GroupSnapshot) -> Observation:
-        """The observation with one more snapshot; a member in it closes the gate."""
+        """Return the observation with one more snapshot; a member in it closes the gate."""
         return replace(self, now=now, gate=self.gate.after(presence_of(now)) if self.gate is not None else None)
 
 
@@ -93,7 +93,7 @@ class Observer:
     def for_steps(
         self, plans: Mapping[str, GroupPlan], steps: Mapping[str, Step], first: Mapping[str, GroupSnapshot]
     ) -> dict[str, Observation]:
-        """The observations that each group's step needs, after the first snapshots, which were just taken."""
+        """Return the observations that each group's step needs, after the first snapshots, which were just taken."""
         began = self._site.now()
         gates = {
             group: Gate(self._options.gate_snapshots) for group, step in steps.items() if _gated(step, first[group])
@@ -138,12 +138,13 @@ class Observer:
 
 
 def _gated(step: Step, first: GroupSnapshot) -> bool:
-    """Whether the step needs a gate: it allows no members, or it also allows a stopped group and this one has none."""
+    """True if the step needs a gate: it allows no members, or it also allows a stopped group and this one has none."""
     return bool(_names(step) & STOPPED) or (bool(_names(step) & STOPPED_OR) and presence_of(first).absent)
 
 
 def early(step: Step, first: GroupSnapshot) -> set[str]:
-    """Needs for which a step that compares two snapshots can be refused after the first; none for other steps."""
+    """Return the needs for which a step that compares two snapshots can be refused after the first; none for other
+    steps."""
     if not _names(step) & COMPARE:
         return set()
     return BY_MODE if _gated(step, first) else BY_MODE | STOPPED_OR

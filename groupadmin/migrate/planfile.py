@@ -35,12 +35,12 @@ class PlanUnclear(ConsumerError):
 
 
 def plan_text(plan: Plan) -> str:
-    """The plan as JSON."""
+    """Return the plan as JSON."""
     return json.dumps(plan_document(plan), indent=1) + "\n"
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as a JSON document."""
+    """Return the plan as a JSON document."""
     return {
         "format": FORMAT,
         "plan": plan.plan_id,
@@ -98,7 +98,7 @@ def _said(there: Committed) -> int | dict[str, str] | None:
 
 
 def read_plan(text: str) -> Plan:
-    """The plan in a text.  Raises PlanUnclear."""
+    """Return the plan in a text.  Raises PlanUnclear."""
     try:
         said = json_value(text)
     except ValueError as why:

@@ -46,13 +46,13 @@ class Reported:
 
 
 def phase_of(reported: Reported, group: str) -> Phase:
-    """The phase of a group."""
+    """Return the phase of a group."""
     standing = reported.standings.get(group)
     return standing.phase if standing is not None else Phase.PLANNED
 
 
 def undo_commands(reported: Reported, plan: GroupPlan) -> list[str]:
-    """Commands, and comments, that roll a group back from its phase, in order."""
+    """Return the commands, and comments, that roll a group back from its phase, in order."""
     phase, undo = phase_of(reported, plan.group), reported.undo_files.get(plan.group)
     go_back = _command(
         reported, "migrate", "rollback", "--plan", reported.plan_file, "--group", plan.group, "--execute"
@@ -98,7 +98,8 @@ def _command(reported: Reported, *words: str) -> str:
 
 
 def as_json(reported: Reported) -> str:
-    """One document: the plan with each group's phase, times, next commands and undo commands."""
+    """Return the report as one JSON document: the plan with each group's phase, times, next commands and undo
+    commands."""
     document = plan_document(reported.plan)
     document |= {"format": SCHEMA, "partial": reported.partial, "checks": [asdict(each) for each in reported.checks]}
     document["counts"] = _counts(reported)
@@ -135,7 +136,7 @@ def _standing(reported: Reported, plan: GroupPlan) -> dict[str, Any]:
 
 
 def _lag(plan: GroupPlan) -> dict[str, int | None]:
-    """Lag when the plan was made: by ZooKeeper's offsets, by Kafka's, and by the targets."""
+    """Return the lag when the plan was made: by ZooKeeper's offsets, by Kafka's, and by the targets."""
     return {
         "zookeeper": _behind(plan, [row.held("zookeeper") for row in plan.rows]),
         "kafka": _behind(plan, [row.held("kafka") for row in plan.rows]),
@@ -156,7 +157,7 @@ def _behind(plan: GroupPlan, numbers: Sequence[Committed]) -> int | None:
 
 
 def as_markdown(reported: Reported) -> str:
-    """The report as markdown."""
+    """Return the report as markdown."""
     plan, counts = reported.plan, _counts(reported)
     lines = [f"# Migration {plan.plan_id}, {plan.direction}", ""]
     lines += [f"Planned {iso(plan.made_at_ms)} of {_cell(plan.cluster)}: {counted(counts['groups'], 'group')}, "]
@@ -235,6 +236,6 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]
 
 
 def _cell(value: object) -> str:
-    """A value escaped for a table cell: names and data may come from other clients."""
+    """Return a value escaped for a table cell: names and data may come from other clients."""
     text = str(value).replace("\\", "\\\\").replace("|", "\\|")
     return "".join(c if c.isprintable() else " " for c in text).strip()

@@ -85,12 +85,12 @@ class Outcome:
 
 
 def back_policies(policies: Policies, options: StepOptions) -> Policies:
-    """Policies for the way back: since the cutover Kafka's offsets count."""
+    """Return the policies for a rollback: since the cutover Kafka's offsets count."""
     return replace(policies, conflict="kafka", out_of_range=options.back_out_of_range or policies.out_of_range)
 
 
 def next_step(asked: Asked, standing: Standing, now: GroupSnapshot, *, seen: StepFacts, back: Policies) -> StepName:
-    """The step for a command, by a snapshot of the group.  Raises MigrationRefused when there is none."""
+    """Return the step for a command, by a snapshot of the group.  Raises MigrationRefused when there is none."""
     returned = asked == "rollback" and standing.phase in COPIED
     behind = returned and falls_behind(plan_group(now, back, "to-zookeeper"))
     try:
@@ -103,14 +103,14 @@ def next_step(asked: Asked, standing: Standing, now: GroupSnapshot, *, seen: Ste
 
 
 def _unchecked(asked: Asked, declined: Declined) -> MigrationRefused:
-    """The refusal of a command for a group whose check failed."""
+    """Return the refusal of a command for a group whose check failed."""
     remedy = CHECKS_PASS.remedy
     seen = declined.text.removeprefix(f"{S.CHECK} of a group that is {P.PLANNED}: ").removesuffix(f"; {remedy}")
     return MigrationRefused(declined.name, f"{asked} after a check that failed; {seen}", remedy)
 
 
 def together(before: Outcome | None, now: Outcome) -> Outcome:
-    """The result of consecutive steps as one."""
+    """Return the result of consecutive steps as one."""
     if before is None:
         return now
     return replace(now, written=before.written + now.written, notes=(*before.notes, *now.notes))
@@ -163,7 +163,7 @@ class StepRunner:
 
     @property
     def checks(self) -> list[Check]:
-        """The checks of the cluster, and of the groups that were checked."""
+        """Return the checks of the cluster, and of the groups that were checked."""
         return [*self._cluster_checks, *(row for rows in self._group_checks.values() for row in rows)]
 
     def run(self, asked: Asked, groups: Sequence[str]) -> list[Outcome]:
@@ -239,8 +239,8 @@ class StepRunner:
     def _refused_early(
         self, name: StepName, groups: Sequence[str], first: Mapping[str, GroupSnapshot]
     ) -> dict[str, Outcome]:
-        """Groups that are refused after the first snapshot, for steps that would wait for a second one: a commit
-        interval is long, and members do not change their mode in it.
+        """Return the groups that are refused after the first snapshot, for steps that would wait for a second one: a
+        commit interval is long, and members do not change their mode in it.
         """
         found: dict[str, Outcome] = {}
         events: list[Event] = []
@@ -261,7 +261,7 @@ class StepRunner:
         return plan_group(now, self._back, "to-zookeeper") if name in BACK else plan
 
     def _begin(self, name: StepName, some: Sequence[_Group]) -> list[_Group]:
-        """Journal the begin of a step; the groups that may begin, with their .writes."""
+        """Journal the begin of a step; return the groups that may begin, with their .writes."""
         events: list[Event] = []
         for each in some:
             group = each.plan.group
@@ -422,7 +422,7 @@ def preview(
     asked: Asked,
     groups: Sequence[str],
 ) -> list[Preview]:
-    """The preview of each group, in order."""
+    """Return the preview of each group, in order."""
     plans = {each.group: each for each in plan.groups}
     found = []
     for first in range(0, len(groups), options.at_once):

@@ -23,12 +23,12 @@ class GroupSelection:
 
     @property
     def anything(self) -> bool:
-        """Whether any selection is given."""
+        """True if any selection is given."""
         return bool(self.groups or self.pattern is not None or self.everything)
 
 
 def chosen(wanted: GroupSelection, there: Iterable[str], where: str) -> list[str]:
-    """The selected groups of the existing ones, sorted.
+    """Return the selected groups of the existing ones, sorted.
 
     Raises NoSuchGroup for a named group that does not exist, and when none is selected; WrongUsage for a wrong pattern.
     """
@@ -58,7 +58,8 @@ def _pattern(text: str, option: str) -> re.Pattern[str]:
 
 
 def answers(texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:
-    """The values of --mode, `dual` or `MEMBER=dual`, by member; "*": all that publish none.  Raises WrongUsage."""
+    """Return the values of --mode, `dual` or `MEMBER=dual`, by member; "*": all that publish none.  Raises
+    WrongUsage."""
     found: dict[str, str] = {}
     for text in texts:
         member, equals, mode = text.rpartition("=")

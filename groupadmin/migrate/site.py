@@ -39,7 +39,7 @@ class Marked:
 
 
 def read_markers(session: ZkSession, groups: Iterable[str]) -> dict[str, Marked]:
-    """The marker nodes of these groups.  Raises ZooKeeperAway."""
+    """Return the marker nodes of these groups.  Raises ZooKeeperAway."""
     names = list(groups)
     closed: Closed = {}
     nodes = read_nodes(session, [marker_path(name) for name in names], closed)
@@ -60,7 +60,8 @@ def read_markers(session: ZkSession, groups: Iterable[str]) -> dict[str, Marked]
 
 
 def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]]) -> dict[str, str]:
-    """Write these, each over the version that was read, and read them back; a sentence for each that failed."""
+    """Write markers, each over the version that was read, and read them back; return a sentence for each that
+    failed."""
     fresh, moved = {}, {}
     for group, (marker, there) in wanted.items():
         data = marker_text(marker).encode()
@@ -83,7 +84,7 @@ def write_markers(session: ZkSession, wanted: Mapping[str, tuple[Marker, Marked]
 
 
 def other_plan(marked: Marked, plan_id: str, standing: Standing) -> MigrationRefused | None:
-    """Why this group belongs to another plan, by its marker and the journal; None: it does not."""
+    """Return why this group belongs to another plan, by its marker and the journal; None: it does not."""
     if marked.unclear:
         closed = marked.version is None
         remedy = "give the credentials for the node" if closed else "delete the node if nothing of yours wrote it"
@@ -121,7 +122,7 @@ class Site:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster as last read."""
+        """Return the cluster as last read."""
         return self._cluster or self.read_cluster()
 
     def read_cluster(self) -> Cluster:
@@ -130,8 +131,8 @@ class Site:
         return self._cluster
 
     def unplanned_snapshots(self, groups: Sequence[str]) -> dict[str, GroupSnapshot]:
-        """Snapshots of groups without a plan, with the cluster as last read.  Groups that are closed to us are left out
-        (AdminClient.closed)."""
+        """Return the snapshots of groups without a plan, with the cluster as last read.  Groups that are closed to us
+        are left out (AdminClient.closed)."""
         found: dict[str, GroupSnapshot] = {}
         wide = self._wide()
         for some in self._batches(groups, wide):
@@ -139,7 +140,7 @@ class Site:
         return found
 
     def snapshots(self, plans: Sequence[GroupPlan], only_presence: bool = False) -> dict[str, GroupSnapshot]:
-        """Snapshots of groups.  only_presence: only members are needed, so log bounds are left out."""
+        """Return the snapshots of groups.  only_presence: only members are needed, so log bounds are left out."""
         if not plans:
             return {}
         cluster = self.cluster if only_presence else self.read_cluster()
@@ -166,7 +167,7 @@ class Site:
         return positions <= MAX_OFFSETS
 
     def _batches(self, groups: Sequence[str], wide: bool) -> Iterable[Sequence[str]]:
-        """Groups in batches that bound the number of requested offsets."""
+        """Yield the groups in batches that bound the number of requested offsets."""
         size = max(1, WIDE // self._positions_each()) if wide else max(1, len(groups))
         return (groups[at : at + size] for at in range(0, len(groups), size))
 
@@ -175,11 +176,11 @@ class Site:
         return apply_writes(self.admin, self.cluster, writes, retention_ms=retention_ms)
 
     def markers(self, groups: Iterable[str]) -> dict[str, Marked]:
-        """The markers of groups."""
+        """Return the markers of groups."""
         return read_markers(self.session, groups)
 
     def mark(self, wanted: Mapping[str, tuple[Marker, Marked]]) -> dict[str, str]:
-        """Write markers over the versions that were read; a sentence for each that failed."""
+        """Write markers over the versions that were read; return a sentence for each that failed."""
         return write_markers(self.session, wanted) if wanted else {}
 
     def sleep(self, seconds: float) -> None:
@@ -187,9 +188,9 @@ class Site:
         self.admin.sleep(seconds)
 
     def now(self) -> float:
-        """Seconds of a monotonic clock."""
+        """Return the time of a monotonic clock, in seconds."""
         return self.admin.now()
 
     def now_ms(self) -> int:
-        """ms since 1970."""
+        """Return the time in ms since 1970."""
         return self.admin.clock_ms()

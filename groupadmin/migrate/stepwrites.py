@@ -23,7 +23,7 @@ from zkconsumer.offsets.store import NONE, Unknown
 
 
 def copying(plan: GroupPlan, left: Left) -> list[StoreWrite]:
-    """The remaining writes of a plan; offsets that Kafka holds already are committed again with them."""
+    """Return the remaining writes of a plan; offsets that Kafka holds already are committed again with them."""
     rows = {row.tp: row for row in plan.rows}
     found = []
     for write in (*left.writes, *left.touches):
@@ -60,7 +60,7 @@ def taking_back(plan: GroupPlan, now: GroupSnapshot) -> tuple[list[StoreWrite], 
 
 
 def before(plan: GroupPlan, cluster: str, at_ms: int) -> OffsetsFile:
-    """The undo file of the plan's writes, for `zkconsumer offsets import`."""
+    """Return the undo file of the plan's writes, for `zkconsumer offsets import`."""
     name, rows = plan.group, plan.written
     changes = [
         Change(
@@ -84,7 +84,7 @@ def before(plan: GroupPlan, cluster: str, at_ms: int) -> OffsetsFile:
 
 
 def idle_before(plan: GroupPlan, writes: Iterable[StoreWrite], cluster: str, at_ms: int) -> OffsetsFile:
-    """The undo file of writes for idle partitions."""
+    """Return the undo file of writes for idle partitions."""
     changes, nodes = [], {}
     for write in writes:
         held = NONE if write.node is None else write.node.position

@@ -26,14 +26,14 @@ class UndoFolder:
         self.path = path
 
     def file(self, group: str, step: StepName) -> Path:
-        """Path of the file for a group's state before a step."""
+        """Return the path of the file for a group's state before a step."""
         name = quote(group, safe="")
         if len(name) > LONGEST:
             name = f"{name[:LONGEST]}~{sha256(group.encode()).hexdigest()[:16]}"
         return self.path / f"{name}.{step}.json"
 
     def keep(self, group: str, step: StepName, file: OffsetsFile) -> Path | None:
-        """Write a file durably; its path, or None when there is nothing to undo."""
+        """Write a file durably; return its path, or None when there is nothing to undo."""
         if not file.rows:
             return None
         path, text = self.file(group, step), write_offsets(file, "json")
@@ -55,6 +55,6 @@ class UndoFolder:
         return free
 
     def files(self, groups: list[str], step: StepName) -> dict[str, str]:
-        """The existing files, by group."""
+        """Return the existing files, by group."""
         paths = {group: self.file(group, step) for group in groups}
         return {group: str(path) for group, path in paths.items() if path.exists()}

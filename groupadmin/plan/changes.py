@@ -60,7 +60,7 @@ def plan_changes(
     out_of_range: OutOfRangePolicy = "refuse",
     former: Callable[[TopicPartition], Collection[StoreName]] = lambda tp: (),
 ) -> list[Change]:
-    """A change for each partition with a target, in order.
+    """Return a change for each partition with a target, in order.
 
     before: what each of `stores` holds; an absent partition or store was not read, and is refused.
     existing: the partitions of the cluster.  stores: those that the group keeps.
@@ -92,7 +92,7 @@ def plan_changes(
 
 
 def refused(changes: Iterable[Change]) -> list[Change]:
-    """The refused changes."""
+    """Return the refused changes."""
     return [change for change in changes if change.action == "refused"]
 
 
@@ -151,7 +151,7 @@ def _change(
 def in_range(
     tp: TopicPartition, position: int, bounds: Bounds | None, policy: OutOfRangePolicy
 ) -> tuple[int, Action, str]:
-    """The offset to write, the action by policy, and a sentence when it is outside the log."""
+    """Return the offset to write, the action by policy, and a sentence when it is outside the log."""
     if bounds is not None and bounds[0] <= position <= bounds[1]:
         return position, "write", ""
     if bounds is None:

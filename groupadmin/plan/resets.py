@@ -118,7 +118,8 @@ class Problem:
 
 
 def from_rows(rows: Iterable[SavedRow], group: str) -> FromRows:
-    """The offsets of one group in a file; rows without a group count as its own.  Raises WrongUsage for two values."""
+    """Return the offsets of one group in a file; rows without a group count as its own.  Raises WrongUsage for two
+    values."""
     positions: dict[TopicPartition, int | None] = {}
     for row in rows:
         if row.group in (None, group) and positions.setdefault(row.tp, row.position) != row.position:
@@ -127,7 +128,7 @@ def from_rows(rows: Iterable[SavedRow], group: str) -> FromRows:
 
 
 def asked_time(kind: Reset, now_ms: int) -> int | None:
-    """The time (ms since 1970) to look up at the leaders; None: no look-up by time."""
+    """Return the time (ms since 1970) to look up at the leaders; None: no look-up by time."""
     if isinstance(kind, ToDatetime):
         return kind.ms
     if isinstance(kind, ByDuration):
@@ -144,7 +145,7 @@ def target_offsets(
     by_time: Mapping[TopicPartition, TimeAnswer] | None = None,
     time_ms: int | None = None,
 ) -> dict[TopicPartition, TargetOffset | Problem]:
-    """The target of each partition (FromRows: of the partitions that it names).
+    """Return the target of each partition (FromRows: of the partitions that it names).
 
     bounds: absent when no leader answered.  by_time: the leaders' responses for time_ms, the result of asked_time().
     Raises WrongUsage for a negative offset.

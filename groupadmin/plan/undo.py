@@ -29,7 +29,7 @@ def undo_file(
     znodes: Mapping[tuple[str, TopicPartition], ZnodeState] | None = None,
     metadata: Mapping[tuple[str, TopicPartition], str] | None = None,
 ) -> OffsetsFile:
-    """The file that restores the state before these changes, with the written rows only.
+    """Return the file that restores the state before these changes, with the written rows only.
 
     znodes: the nodes as read, by group and partition, with their versions.  metadata: the text in Kafka, likewise.
     """
@@ -82,7 +82,7 @@ def _number(there: Committed) -> int | None:
 def by_store(
     rows: Iterable[SavedRow], group: str, stores: Sequence[StoreName]
 ) -> dict[StoreName, dict[TopicPartition, TargetOffset]]:
-    """The target offsets of a file for each store, for one group (rows without a group count as its own).
+    """Return the target offsets of a file for each store, for one group (rows without a group count as its own).
 
     A row with states of stores restores each of them; a store that the row does not name is left alone.  A row with an
     offset only sets it in each of `stores`.  Raises WrongUsage when a row only has states of stores that are not among
@@ -111,7 +111,7 @@ def by_store(
 
 
 def says_what(file: OffsetsFile, row: SavedRow, by_store: bool) -> bool:
-    """Whether a row has a target.  A row without an offset often has none: another tool's table has no offset when
+    """True if a row has a target.  A row without an offset often has none: another tool's table has no offset when
     there was no commit yet, and an own file has none when a store could not be read.  Such a row must not delete what
     was committed since.
 
@@ -126,7 +126,7 @@ def says_what(file: OffsetsFile, row: SavedRow, by_store: bool) -> bool:
 
 
 def texts(rows: Iterable[SavedRow], group: str) -> dict[TopicPartition, str]:
-    """The metadata to commit to Kafka with the offsets of one group."""
+    """Return the metadata to commit to Kafka with the offsets of one group."""
     mine = [row for row in rows if row.group in (None, group)]
     found = {row.tp: row.kafka.metadata if row.kafka is not None else row.metadata for row in mine}
     return {tp: text for tp, text in found.items() if text}
@@ -144,5 +144,5 @@ def _states(row: SavedRow) -> dict[StoreName, Target]:
 
 
 def same(there: Committed, wanted: Target) -> bool:
-    """Whether a store holds the target: the check after a write, and after an undo."""
+    """True if a store holds the target: the check after a write, and after an undo."""
     return there is NONE if wanted is None else there == wanted

@@ -46,7 +46,7 @@ Tell = Callable[[str], object]
 
 
 def discard(text: str) -> None:
-    """Ignores the sentence."""
+    """Ignore the sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,17 @@ class AdminClient:
 
     @property
     def security(self) -> Security:
-        """TLS and login of the connections to brokers."""
+        """Return the TLS and login of the connections to brokers."""
         return security_of(self.links.connect)
 
     @property
     def keeps_kafka(self) -> bool:
-        """Whether brokers of this release keep offsets in Kafka."""
+        """True if brokers of this release keep offsets in Kafka."""
         return self._speaks(apis.OFFSET_FETCH.key)
 
     @property
     def coordinates(self) -> bool:
-        """Whether brokers of this release have groups of 0.9's consumer protocol."""
+        """True if brokers of this release have groups of 0.9's consumer protocol."""
         return self._speaks(apis.DESCRIBE_GROUPS.key)
 
     def _speaks(self, api_key: int) -> bool:
@@ -105,16 +105,16 @@ class Cluster:
 
     @property
     def keeps_offsets(self) -> bool:
-        """Whether __consumer_offsets exists."""
+        """True if __consumer_offsets exists."""
         return OFFSETS_TOPIC in self.topics
 
     @property
     def partitions(self) -> dict[str, tuple[PartitionId, ...]]:
-        """Partitions by topic, in order."""
+        """Return the partitions by topic, in order."""
         return {topic: row.partitions for topic, row in self.topics.items()}
 
     def has(self, tp: TopicPartition) -> bool:
-        """Whether the partition exists."""
+        """True if the partition exists."""
         return tp.topic in self.topics and tp.partition in self.topics[tp.topic].partitions
 
 
@@ -166,7 +166,7 @@ def _some(addresses: Iterable[tuple[str, int]]) -> str:
 
 
 def brokers_of(admin: AdminClient, cluster: Cluster) -> list[Broker]:
-    """The brokers to send requests to, those with an id first."""
+    """Return the brokers to send requests to, those with an id first."""
     named = [Broker(-1 - n, host, port) for n, (host, port) in enumerate(admin.bootstrap)]
     return [*cluster.brokers.values(), *named]
 
@@ -204,13 +204,13 @@ def _topics(admin: AdminClient, session: ZkSession) -> dict[str, TopicRow]:
 
 
 def client_of(admin: AdminClient, cluster: Cluster) -> KafkaClient:
-    """A client for the brokers of a cluster; its view is used until a leader in it proves wrong."""
+    """Return a client for the brokers of a cluster; its view is used until a leader in it proves wrong."""
     addresses = [(broker.host, broker.port) for broker in cluster.brokers.values()]
     return KafkaClient(_source(admin, addresses), admin.links, admin.dialect, retry=LEADERS_AGAIN, view=cluster.view)
 
 
 def _source(admin: AdminClient, addresses: Sequence[tuple[str, int]]) -> LeaderSource:
-    """Metadata from the brokers if they serve it, else from ZooKeeper."""
+    """Return the metadata from the brokers if they serve it, else from ZooKeeper."""
     if admin.session is not None and not admin.dialect.describes_itself:
         return ZookeeperLeaders(admin.session.ask, admin.dialect.znodes)
     return MetadataLeaders(MetadataSource(addresses, admin.dialect, admin.links))

@@ -55,17 +55,17 @@ class CoordinatedGroup:
 
     @property
     def owners(self) -> dict[TopicPartition, str]:
-        """Member ids by assigned partition."""
+        """Return the member ids by assigned partition."""
         return {tp: member.member_id for member in self.members for tp in member.partitions}
 
     @property
     def topics(self) -> set[str]:
-        """Topics that members read now."""
+        """Return the topics that members read now."""
         return {topic for member in self.members for topic in (*member.topics, *(tp.topic for tp in member.partitions))}
 
     @property
     def there(self) -> bool:
-        """Whether the coordinator knows the group: with members, or without since its offsets are kept (0.10.1)."""
+        """True if the coordinator knows the group: with members, or without since its offsets are kept (0.10.1)."""
         return bool(self.members) or (self.state not in ("", kafkaside.DEAD))
 
     def __str__(self) -> str:
@@ -77,7 +77,8 @@ class CoordinatedGroup:
 
 
 def read_coordinated(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> dict[str, CoordinatedGroup]:
-    """Each of these groups; Dead where its coordinator does not know it, and where __consumer_offsets does not exist.
+    """Return each of these groups; Dead where its coordinator does not know it, and where __consumer_offsets does not
+    exist.
 
     The release must coordinate groups (AdminClient.coordinates).
     """

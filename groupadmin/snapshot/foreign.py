@@ -80,7 +80,7 @@ class _Found:
         self._dialect = dialect
 
     def beside(self) -> None:
-        """Nodes beside the folders of a group."""
+        """Record nodes beside the folders of a group as foreign."""
         for path, node in sorted(self._nodes.items()):
             home, _, name = path.rpartition("/")
             if home == self._home and name not in OURS:
@@ -126,7 +126,7 @@ class _Found:
             yield member
 
     def _below(self, folder: str) -> Iterator[tuple[str, str | None, str, Read]]:
-        """The children and grandchildren of a folder; deeper nodes are foreign."""
+        """Yield the children and grandchildren of a folder; deeper nodes are foreign."""
         home = f"{self._home}/{folder}/"
         for path, node in sorted(self._nodes.items()):
             if not path.startswith(home):

@@ -79,7 +79,7 @@ class GroupNodes:
 
     @property
     def threads(self) -> dict[str, Threads]:
-        """Thread ids by topic, of members with a readable registration, in Java's order."""
+        """Return the thread ids by topic, of members with a readable registration, in Java's order."""
         return threads_of({member.consumer_id: member.streams for member in self.members})
 
 
@@ -101,14 +101,14 @@ class GroupRow:
 
     @property
     def lag(self) -> int | None:
-        """Messages (0.7: bytes) from the committed offset, or from the start of the log if that is later, to the log
-        end, or to a transaction that is not over; negative when the offset is beyond the end."""
+        """Return the messages (0.7: bytes) from the committed offset, or from the start of the log if that is later, to
+        the log end, or to a transaction that is not over; negative when the offset is beyond the end."""
         end = self.end if self.readable is None else self.readable
         return lag(self.committed, self.start, end) if self.end is not None else None
 
     @property
     def lost(self) -> int:
-        """Messages (0.7: bytes) after the committed offset that the log does not hold any more."""
+        """Return the messages (0.7: bytes) after the committed offset that the log does not hold any more."""
         return max(0, self.start - self.committed) if isinstance(self.committed, int) and self.start is not None else 0
 
 
@@ -124,7 +124,8 @@ def lag(committed: Committed, start: int | None, end: int | None) -> int | None:
 
 
 def list_groups(session: ZkSession, dialect: Dialect, closed: dict[str, str]) -> list[GroupSummary]:
-    """All groups, sorted.  closed: filled with the groups that are closed to us, and why.  Raises ZooKeeperAway."""
+    """Return all groups, sorted.  closed: filled with the groups that are closed to us, and why.  Raises
+    ZooKeeperAway."""
     ids = {group: dialect.znodes.ids(group) for group in groups_in_zookeeper(session)}
     folders = {group: _folders(dialect, group) for group in ids}
     shut: Closed = {}
@@ -174,13 +175,13 @@ def read_group(session: ZkSession, dialect: Dialect, group: str) -> GroupNodes:
 
 
 def _folders(dialect: Dialect, group: str) -> list[str]:
-    """The folders that list a group's topics."""
+    """Return the folders that list a group's topics."""
     znodes = dialect.znodes
     return [znodes.owners(group, "-").rpartition("/")[0], znodes.offsets(group, "-").rpartition("/")[0]]
 
 
 def _listed(session: ZkSession, dialect: Dialect, topic: str, folder: str) -> list[TopicPartition]:
-    """The partitions with a node in a folder; nodes with other names are ignored."""
+    """Return the partitions with a node in a folder; nodes with other names are ignored."""
     found = []
     for name in session.children(folder) or ():
         try:
@@ -215,7 +216,7 @@ def _members(session: ZkSession, dialect: Dialect, group: str) -> list[GroupMemb
 
 
 def host_of(group: str, consumer_id: str) -> str | None:
-    """The host in an id of the JVM's form: GROUP_HOST-MS-RANDOM."""
+    """Return the host in an id of the JVM's form: GROUP_HOST-MS-RANDOM."""
     own, _, name = consumer_id.partition(f"{group}_")
     parts = name.rsplit("-", 2)
     return parts[0] if not own and len(parts) == 3 and decimal_int(parts[1]) is not None else None
@@ -233,7 +234,7 @@ def describe(
     brokers: Sequence[tuple[str, int]] = (),
     tell: Tell = lambda text: None,
 ) -> dict[str, list[GroupRow]]:
-    """A row for each partition that a group reads, owns or has an offset for, sorted.
+    """Return a row for each partition that a group reads, owns or has an offset for, sorted.
 
     brokers: source of leaders instead of ZooKeeper.  tell(sentence): reports why a log end offset is unknown.
     Raises ZooKeeperAway, and Unreachable when none of the brokers answers.

@@ -56,7 +56,7 @@ class NoSuchPartition(Unknown):
 def positions(
     admin: AdminClient, cluster: Cluster, wanted: Mapping[str, Sequence[TopicPartition]]
 ) -> dict[str, dict[TopicPartition, KafkaRow]]:
-    """Committed offsets by group: a row for each requested partition, Unknown when no coordinator answered.
+    """Return the committed offsets by group: a row for each requested partition, Unknown when no coordinator answered.
 
     __consumer_offsets must exist.
     """
@@ -81,7 +81,7 @@ def positions(
 def described(
     admin: AdminClient, cluster: Cluster, groups: Sequence[str]
 ) -> dict[str, tuple[Broker | None, Mapping[str, Any] | str]]:
-    """Each group by its coordinator: the broker, and its row, or a sentence why there is none (0.9 and later).
+    """Return each group by its coordinator: the broker, and its row, or a sentence why there is none (0.9 and later).
 
     __consumer_offsets must exist.  A group of a newer protocol (4.0) is listed, and Dead for DescribeGroups: it is
     described by its type.  Its row has the same names, but for `type`, and members with `topics` and `partitions`.
@@ -235,7 +235,7 @@ def share_positions(
 
 
 def names(admin: AdminClient, cluster: Cluster) -> dict[str, str]:
-    """Groups of all coordinators, with their protocol type (0.9 and later), by ListGroups to each broker.
+    """Return the groups of all coordinators, with their protocol type (0.9 and later), by ListGroups to each broker.
 
     Brokers that do not answer are reported.
     """
@@ -266,7 +266,7 @@ def _row(group: str, tp: TopicPartition, broker: Broker | None, row: Mapping[str
 
 
 def _offsets_again(reply: Mapping[str, Any]) -> int:
-    """The error code for which the request is retried, else 0."""
+    """Return the error code for which the request is retried, else 0."""
     codes = (row["error"] for topic in reply["topics"] for row in topic["partitions"])
     return next((code for code in codes if code in AGAIN), 0)
 
@@ -278,7 +278,7 @@ def _groups_again(reply: Mapping[str, Any]) -> int:
 def ask_coordinators(
     admin: AdminClient, cluster: Cluster, questions: Iterable[Question[K]], again: Callable[[Any], int]
 ) -> dict[K, tuple[Broker | None, Any]]:
-    """The broker that answered, and the response, or a sentence when none came in time."""
+    """Return the broker that answered, and the response, or a sentence when none came in time."""
     left = list(questions)
     found: dict[K, tuple[Broker | None, Any]] = {}
     client, view = client_of(admin, cluster), cluster.view
@@ -302,7 +302,7 @@ def ask_coordinators(
 
 
 def _why(group: str, broker: Broker | None, reply: Any, again: Callable[[Any], int]) -> str:
-    """Why the request must be retried, or nothing."""
+    """Return why the request must be retried, or ""."""
     if isinstance(reply, (str, LinkLost)):
         return str(reply)
     code = again(reply)
@@ -348,7 +348,8 @@ def commit_times(admin: AdminClient, cluster: Cluster, each: GroupSnapshot) -> d
 
 
 def groups_in_log(admin: AdminClient, cluster: Cluster) -> OffsetLog | None:
-    """The content of __consumer_offsets; None when it does not exist or cannot be read.  Missing parts are reported.
+    """Return the content of __consumer_offsets; None when it does not exist or cannot be read.  Missing parts are
+    reported.
 
     Call it last: it blocks, and the ZooKeeper session may have expired after it.
     """

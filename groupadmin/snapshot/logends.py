@@ -31,7 +31,7 @@ def log_bounds(
     *,
     replicated: bool = True,
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """First offset and end of each log; partitions whose leader does not answer are left out, and reported.
+    """Return the first offset and end of each log; partitions whose leader does not answer are left out, and reported.
 
     reached: what was read of logs; an end below that is asked for again (KafkaClient.list_ends).  replicated: logs end
     where consumers see them end; else where the leader's own log ends, before which is all that was ever read.
@@ -44,7 +44,8 @@ def log_bounds(
 
 
 def last_stable(admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Last stable offset of each log; none where brokers have no transactions (before 0.11), or do not answer."""
+    """Return the last stable offset of each log; none where brokers have no transactions (before 0.11), or do not
+    answer."""
     wanted = list(tps)
     if not admin.dialect.record_batches or not wanted:
         return {}
@@ -55,7 +56,7 @@ def last_stable(admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartiti
 def at_time(
     admin: AdminClient, cluster: Cluster, tps: Iterable[TopicPartition], time_ms: int
 ) -> dict[TopicPartition, TimeAnswer]:
-    """The leaders' responses to a look-up by time (ms since 1970); left out when there is none."""
+    """Return the leaders' responses to a look-up by time (ms since 1970); left out when there is none."""
     kind: Literal["message", "segment"] = "message" if admin.dialect.speaks(apis.LIST_OFFSETS.key) >= 1 else "segment"
     said = client_of(admin, cluster).list_offsets(dict.fromkeys(tps, time_ms))
     _tell(admin, said, LinkLost)
@@ -67,7 +68,7 @@ def at_time(
 
 
 def _known(admin: AdminClient, found: Mapping[TopicPartition, LogOffset]) -> dict[TopicPartition, int]:
-    """The offsets; errors of brokers and lost connections are reported."""
+    """Return the offsets; errors of brokers and lost connections are reported."""
     _tell(admin, found, BrokerError, LinkLost)
     return {tp: one.offset for tp, one in found.items() if one.offset is not None}
 
@@ -84,8 +85,8 @@ MOST_BYTES = 64 << 20  # largest entry that is fetched
 
 
 def on_borders(admin: AdminClient, cluster: Cluster, changes: list[Change], policy: OutOfRangePolicy) -> list[Change]:
-    """The changes.  Those to an offset where no entry begins are refused, or, if the policy keeps given offsets, get a
-    note."""
+    """Check changes against entries.  Those to an offset where no entry begins are refused, or, if the policy keeps
+    given offsets, get a note."""
     if not admin.dialect.offsets.entries_only:
         return changes
     asked = {c.tp: c.after for c in changes if c.action == "write" and isinstance(c.after, int) and not _at_an_end(c)}
@@ -107,7 +108,7 @@ def _judged(change: Change, wrong: str, policy: OutOfRangePolicy) -> Change:
 
 
 def _wrong(admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, str]:
-    """A sentence for each offset where no entry begins."""
+    """Return a sentence for each offset where no entry begins."""
     found: dict[TopicPartition, str] = {}
     sizes = dict.fromkeys(positions, FIRST_BYTES)
     for tp, fetched in _fetched(admin, cluster, positions, sizes).items():
@@ -124,7 +125,7 @@ def _wrong(admin: AdminClient, cluster: Cluster, positions: Mapping[TopicPartiti
 def _look(
     admin: AdminClient, tp: TopicPartition, at: int, *, asked: int, fetched: FetchedPartition | LinkLost
 ) -> tuple[str, int]:
-    """What is wrong at an offset, or how many bytes must be fetched to find out."""
+    """Return what is wrong at an offset, or how many bytes must be fetched to find out."""
     if isinstance(fetched, LinkLost):
         return f"{tp}: whether an entry begins at {at} is not known: {fetched}", 0
     if fetched.error:

@@ -59,13 +59,13 @@ class TopicRow:
 
     @property
     def creation(self) -> TopicCreation | None:
-        """The topic's creation, if known."""
+        """Return the topic's creation, if known."""
         if self.czxid is None or self.ctime_ms is None:
             return None
         return TopicCreation(self.czxid, self.ctime_ms)
 
     def has(self, partition: PartitionId) -> bool:
-        """Whether the partition exists."""
+        """True if the partition exists."""
         if isinstance(partition, int) and partition < len(self.partitions) and self.partitions[partition] == partition:
             return True  # numbered 0, 1, 2 .. as nearly all are: no search through thousands
         return partition in self.partitions
@@ -126,19 +126,19 @@ class GroupSnapshot:
     read_at_ms: int = 0
 
     def in_kafka(self, tp: TopicPartition) -> KafkaRow:
-        """Kafka's row, also for a partition that was not requested."""
+        """Return Kafka's row, also for a partition that was not requested."""
         if self.kafka_absent:
             return KafkaRow(NONE)
         return self.kafka.get(tp) or KafkaRow(Unknown(f"Kafka did not answer for {tp} of group {self.group}"))
 
     def in_zookeeper(self, tp: TopicPartition) -> Committed:
-        """The offset in ZooKeeper."""
+        """Return the offset in ZooKeeper."""
         row = self.zookeeper.get(tp)
         return NONE if row is None else row.position
 
     def readable_end(self, tp: TopicPartition, there: Committed) -> int | None:
-        """The offset up to which members that stand there read now, for the lag: the last stable offset; the end for
-        members that are beyond it, who read transactions that are not over, too.  None: no leader answered."""
+        """Return the offset up to which members at this offset read now, for the lag: the last stable offset; the end
+        for members that are beyond it, who read transactions that are not over, too.  None: no leader answered."""
         bounds, stable = self.bounds.get(tp), self.stable.get(tp)
         if bounds is None:
             return None
@@ -154,7 +154,7 @@ class GroupSnapshot:
         return topic is None or (bool(topic.partitions) and not topic.has(tp.partition))
 
     def former_stores(self, tp: TopicPartition) -> set[StoreName]:
-        """The stores whose offset belongs to an earlier topic of the same name (zkconsumer.offsets.former)."""
+        """Return the stores whose offset belongs to an earlier topic of the same name (zkconsumer.offsets.former)."""
         topic, node, row = self.topics.get(tp.topic), self.zookeeper.get(tp), self.in_kafka(tp)
         found: set[StoreName] = set()
         if topic is None:
@@ -171,8 +171,8 @@ class GroupSnapshot:
         return found | {"kafka"} if former else found
 
     def partitions(self) -> list[TopicPartition]:
-        """All partitions of the group's topics, sorted: those with an offset or an owner, and the others of their
-        topics."""
+        """Return all partitions of the group's topics, sorted: those with an offset or an owner, and the others of
+        their topics."""
         found = {*self.zookeeper, *self.kafka, *self.offset_path, *self.owners}
         topics = {tp.topic for tp in found} | {each.topic for each in self.foreign if each.topic is not None}
         for topic in topics & self.topics.keys():
@@ -191,7 +191,7 @@ BOTH: tuple[StoreName, ...] = ("kafka", "zookeeper")  # in the order to write th
 
 
 def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreName, ...]:
-    """The stores to write so that members use the offset.  connected: to ZooKeeper."""
+    """Return the stores to write so that members use the offset.  connected: to ZooKeeper."""
     modes = set(snapshot.modes.values())
     held: set[StoreName] = set()
     if modes:
@@ -207,19 +207,19 @@ def stores_of(snapshot: GroupSnapshot, connected: bool = True) -> tuple[StoreNam
 
 
 def _may_hold(snapshot: GroupSnapshot, tp: TopicPartition, there: Committed) -> bool:
-    """Whether Kafka has an offset, or did not answer.  For a deleted topic it never answers, whatever the group has."""
+    """True if Kafka has an offset, or did not answer.  For a deleted topic it never answers, whatever the group has."""
     if isinstance(there, Unknown) and snapshot.topics:
         return not snapshot.deleted(tp)
     return there is not NONE
 
 
 def held_by(snapshot: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:
-    """The offset in a store."""
+    """Return the offset in a store."""
     return snapshot.in_kafka(tp).position if store == "kafka" else snapshot.in_zookeeper(tp)
 
 
 def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName, ...]) -> Committed:
-    """The offset where members with these stores would start: the larger one, as in zkconsumer.offsets.dual."""
+    """Return the offset where members with these stores would start: the larger one, as in zkconsumer.offsets.dual."""
     if len(stores) == 1:
         return held_by(snapshot, tp, stores[0])
     kafka, zookeeper = held_by(snapshot, tp, "kafka"), held_by(snapshot, tp, "zookeeper")
@@ -229,7 +229,7 @@ def counts(snapshot: GroupSnapshot, tp: TopicPartition, stores: tuple[StoreName,
 
 
 def active_members(snapshot: GroupSnapshot) -> str | None:
-    """A sentence about the group's members (ids and owners in ZooKeeper, members in Kafka); None without any."""
+    """Return a sentence about the group's members (ids and owners in ZooKeeper, members in Kafka); None without any."""
     foreign = [each.path for each in snapshot.foreign if each.kind == "owner"]
     there = [f"members {_some(snapshot.members)}"] if snapshot.members else []
     if snapshot.owners:

@@ -42,7 +42,7 @@ def read_snapshots(
     bounds: bool = True,
     closed: dict[str, str] | None = None,
 ) -> dict[str, GroupSnapshot]:
-    """A snapshot of each group; that of an unknown group is empty.
+    """Return a snapshot of each group; that of an unknown group is empty.
 
     also: partitions by group to request from Kafka and the leaders although ZooKeeper has no nodes for them.  wide:
     request every partition from Kafka, since a group may have offsets for topics that ZooKeeper does not name; None:
@@ -67,7 +67,7 @@ def read_snapshots(
 
 
 def members_now(admin: AdminClient, cluster: Cluster, groups: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Members of groups now, ids in ZooKeeper and members in Kafka: a quick check before a write.
+    """Return members of groups now, ids in ZooKeeper and members in Kafka: a quick check before a write.
 
     Raises ZooKeeperAway.
     """
@@ -108,7 +108,7 @@ def _from_zookeeper(
 
 
 def _left_zookeeper(admin: AdminClient, groups: Sequence[str], closed: dict[str, str] | None) -> set[str]:
-    """Groups that a migration moved to Kafka, by their markers; an invalid marker is reported."""
+    """Return the groups that a migration moved to Kafka, by their markers; an invalid marker is reported."""
     if admin.session is None:
         return set()
     shut: Closed | None = None if closed is None else {}
@@ -141,7 +141,7 @@ def _modes(group: str, nodes: Mapping[str, Read]) -> tuple[dict[str, Mode], list
 
 
 def _subscribed(admin: AdminClient, cluster: Cluster, nodes: Mapping[str, Read], group: str) -> set[TopicPartition]:
-    """The partitions that members read now, except members whose registration cannot be read."""
+    """Return the partitions that members read now, except members whose registration cannot be read."""
     folder = admin.dialect.znodes.ids(group) + "/"
     topics: set[str] = set()
     selection = Selection(sorted(cluster.topics))
@@ -219,7 +219,7 @@ def _with_bounds(
 
 
 def _reached(groups: Iterable[GroupSnapshot]) -> dict[TopicPartition, int]:
-    """The largest offset that a group holds of each partition."""
+    """Return the largest offset that a group holds of each partition."""
     found: dict[TopicPartition, int] = {}
     for each in groups:
         rows = [(tp, row.position) for held in (each.zookeeper, each.kafka) for tp, row in held.items()]

@@ -19,12 +19,13 @@ Tree = dict[str, Read]
 
 
 def groups_in_zookeeper(session: ZkSession) -> list[str]:
-    """Names of all groups with a node, sorted."""
+    """Return the names of all groups with a node, sorted."""
     return sorted(session.children(CONSUMERS) or ())
 
 
 def read_trees(session: ZkSession, groups: Iterable[str], closed: Closed | None = None) -> dict[str, Tree]:
-    """The nodes in the folders of each group by path, without the folders themselves, and nodes beside these folders.
+    """Return the nodes in the folders of each group by path, without the folders themselves, and nodes beside these
+    folders.
 
     Raises ZooKeeperAway.
 
@@ -69,7 +70,7 @@ def closed_groups(closed: Closed) -> dict[str, str]:
 
 
 def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
-    """All nodes of a group at any depth, its own node first."""
+    """Return all nodes of a group at any depth, its own node first."""
     home = f"{CONSUMERS}/{group}"
     found: dict[str, Read] = {}
     level = [home]
@@ -82,7 +83,7 @@ def everything_below(session: ZkSession, group: str) -> dict[str, Read]:
 
 
 def delete_tree(session: ZkSession, group: str, nodes: Mapping[str, Read], force: bool = False) -> list[str]:
-    """Delete these nodes of a group, each only in the version that was read; the paths that still exist.
+    """Delete these nodes of a group, each only in the version that was read; return the paths that still exist.
 
     An ephemeral node is never deleted: it belongs to a live member, and JVM members do not create theirs again.  When
     there is one nothing is deleted; with force all other nodes are.  /ids is deleted first: that fails while it has a

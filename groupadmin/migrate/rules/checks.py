@@ -95,19 +95,19 @@ class ClusterFacts:
 
 
 def failures(checks: Sequence[Check], group: str | None = None) -> tuple[str, ...]:
-    """The failed checks as sentences with finding and remedy."""
+    """Return the failed checks as sentences with finding and remedy."""
     rows = [each for each in checks if each.outcome == "fail" and each.group in (None, group)]
     return tuple("; ".join(filter(None, (f"{each.id}: {each.text}", each.remedy))) for each in rows)
 
 
 def check_cluster(facts: ClusterFacts) -> list[Check]:
-    """The checks of the cluster."""
+    """Return the checks of the cluster."""
     rows = [_chroot(facts), _brokers(facts), *_offsets_topic(facts), _coordinator(facts), _retention(facts)]
     return [*rows, _clock(facts), *_access(facts)]
 
 
 def release_of(text: str) -> tuple[int, ...]:
-    """A release as numbers for comparison: "0.8.2.2" is (0, 8, 2, 2)."""
+    """Return a release as numbers for comparison: "0.8.2.2" is (0, 8, 2, 2)."""
     return tuple(int(part) for part in re.findall(r"\d+", text))
 
 
@@ -188,7 +188,7 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
 
 
 def _topics_at(facts: ClusterFacts) -> str:
-    """Where kafka-topics finds the cluster: 3.0 and later take no ZooKeeper."""
+    """Return where kafka-topics finds the cluster: 3.0 and later take no ZooKeeper."""
     known = [release_of(release) for release in facts.releases.values() if release is not None]
     if any(release >= (3,) for release in known):
         return "--bootstrap-server HOST:PORT"
@@ -291,7 +291,7 @@ def _ids(numbers: Sequence[int]) -> str:
 
 
 def _span(ms: int) -> str:
-    """A duration as text: 36 h, 7 d, 250 ms."""
+    """Return a duration as text: 36 h, 7 d, 250 ms."""
     for unit, size in (("d", DAY_MS), ("h", HOUR_MS), ("min", 60_000), ("s", 1000)):
         if ms >= 2 * size or ms == size:
             return f"{ms / size:.3g} {unit}"
@@ -299,7 +299,7 @@ def _span(ms: int) -> str:
 
 
 def check_group(snapshot: GroupSnapshot, plan: GroupPlan, marker: Marker | None = None) -> list[Check]:
-    """The checks of one group.  marker: the node that an earlier migration left under /consumers/GROUP."""
+    """Return the checks of one group.  marker: the node that an earlier migration left under /consumers/GROUP."""
     rows = [_members(snapshot), _modes(snapshot.modes, snapshot.members), _kafka_members(snapshot)]
     rows += [_elsewhere(plan, marker), _undecided(plan), _foreign(plan), _deleted(plan), _no_position(plan)]
     return [Check(row.id, row.outcome, row.text, row.remedy, snapshot.group) for row in rows]

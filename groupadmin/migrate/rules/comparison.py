@@ -51,8 +51,8 @@ def compare(first: GroupSnapshot, second: GroupSnapshot) -> Compared:
 
 
 def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -> tuple[Write, ...]:
-    """Offsets that members will not write to a store: of partitions that did not move between the snapshots, and whose
-    offset in the store is smaller.
+    """Return the offsets that members will not write to a store: of partitions that did not move between the snapshots,
+    and whose offset in the store is smaller.
 
     JVM members in dual write ZooKeeper only when an offset moves after their claim, so on the way back idle partitions
     keep an old one.  Offsets outside the log are left alone.
@@ -72,7 +72,7 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
 
 
 def not_in_kafka(snapshot: GroupSnapshot) -> tuple[str, ...]:
-    """A sentence for each existing partition whose offset ZooKeeper has and Kafka has not, or does not answer.
+    """Return a sentence for each existing partition whose offset ZooKeeper has and Kafka has not, or does not answer.
 
     Offsets of an earlier topic of that name are none.
     """
@@ -100,7 +100,7 @@ def _apart(first: GroupSnapshot, second: GroupSnapshot, tp: TopicPartition) -> s
 
 
 def _reached(now: Committed, before: Committed) -> bool:
-    """Whether a store has reached what the other one held; every offset has reached none."""
+    """True if a store has reached what the other one held; every offset has reached none."""
     return before is NONE or (isinstance(before, int) and isinstance(now, int) and now >= before)
 
 
@@ -109,7 +109,7 @@ def _both(one: Committed, other: Committed) -> bool:
 
 
 def _something_to_read(first: GroupSnapshot, second: GroupSnapshot, tp: TopicPartition) -> bool:
-    """Whether a member that reads this partition had something to commit between the snapshots."""
+    """True if a member that reads this partition had something to commit between the snapshots."""
     start, end = first.bounds.get(tp), second.bounds.get(tp)
     if start is None or end is None:
         return False
@@ -134,7 +134,7 @@ def facts(
     failed_checks: Iterable[str] | None = None,
     answers: Mapping[str, Mode] | None = None,
 ) -> StepFacts:
-    """The facts for the steps' requirements, from snapshots.
+    """Return the facts for the steps' requirements, from snapshots.
 
     before: the first of two snapshots, if there are two.  failed_checks: as from checks.failures.  answers: modes given
     by the operator, by member; "*" is for all members that publish none.
@@ -190,7 +190,7 @@ class Presence:
 
 
 def presence_of(snapshot: GroupSnapshot) -> Presence:
-    """The members in a snapshot; owner nodes of other clients count, too."""
+    """Return the members in a snapshot; owner nodes of other clients count, too."""
     foreign = sum(each.kind == "owner" for each in snapshot.foreign)
     kafka_members = None if snapshot.kafka_members is None else len(snapshot.kafka_members)
     return Presence(snapshot.members, len(snapshot.owners) + foreign, kafka_members)
@@ -209,7 +209,7 @@ class Gate:
     last: Presence | None = None
 
     def after(self, presence: Presence) -> Gate:
-        """The gate after one more snapshot."""
+        """Return the gate after one more snapshot."""
         return Gate(self.needed, self.quiet + 1 if presence.absent else 0, self.seen + (not presence.absent), presence)
 
     @property

@@ -102,7 +102,7 @@ def decide(snapshot: GroupSnapshot, tp: TopicPartition, policies: Policies, dire
 
 
 def _unreadable(snapshot: GroupSnapshot, tp: TopicPartition) -> str:
-    """Why an offset cannot be determined; empty if it can."""
+    """Return why an offset cannot be determined; empty if it can."""
     held = {"ZooKeeper": snapshot.in_zookeeper(tp), "Kafka": snapshot.in_kafka(tp).position}
     unread = [f"{store}: {there.reason}" for store, there in held.items() if isinstance(there, Unknown)]
     if unread or held["ZooKeeper"] is not NONE:
@@ -114,7 +114,7 @@ def _unreadable(snapshot: GroupSnapshot, tp: TopicPartition) -> str:
 
 
 def _offset_path(snapshot: GroupSnapshot, tp: TopicPartition) -> tuple[str, bool]:
-    """A sentence about the node under /offset, if there is one, and whether it is newer with another offset."""
+    """Return a sentence about the node under /offset, if there is one, and whether it is newer with another offset."""
     odd, usual = snapshot.offset_path.get(tp), snapshot.zookeeper.get(tp)
     if odd is None:
         return "", False
@@ -138,7 +138,7 @@ def _held(snapshot: GroupSnapshot, tp: TopicPartition) -> dict[str, int]:
 
 
 def _former(snapshot: GroupSnapshot, tp: TopicPartition, held: dict[str, int]) -> dict[str, str]:
-    """The stores whose offset belongs to an earlier topic of this name, each with a sentence."""
+    """Return the stores whose offset belongs to an earlier topic of this name, each with a sentence."""
     former: dict[str, str] = {}
     stores = snapshot.former_stores(tp)
     if "zookeeper" in stores:
@@ -158,7 +158,7 @@ def _chosen(
     policies: Policies,
     direction: Direction,
 ) -> Decision:
-    """The offset to write, and whether it may be written."""
+    """Return the offset to write, and whether it may be written."""
     source, goal = ("zookeeper", "kafka") if direction == "to-kafka" else ("kafka", "zookeeper")
     if not held:
         return Decision(
@@ -260,7 +260,7 @@ class PlanRow:
     why: str = ""
 
     def held(self, store: StoreName) -> Committed:
-        """The offset in a store when the plan was made."""
+        """Return the offset in a store when the plan was made."""
         if store == "kafka":
             return self.kafka.position
         return NONE if self.zookeeper is None else self.zookeeper.position
@@ -281,12 +281,12 @@ class GroupPlan:
 
     @property
     def goal(self) -> StoreName:
-        """The store to write."""
+        """Return the store to write."""
         return "kafka" if self.direction == "to-kafka" else "zookeeper"
 
     @property
     def open_rows(self) -> list[PlanRow]:
-        """The rows that the operator has to decide first."""
+        """Return the rows that the operator has to decide first."""
         return [row for row in self.rows if row.open]
 
     @property
@@ -296,7 +296,7 @@ class GroupPlan:
 
     @property
     def written(self) -> list[PlanRow]:
-        """The rows that a copy writes."""
+        """Return the rows that a copy writes."""
         return [row for row in self.rows if not row.open and row.target not in (None, row.held(self.goal))]
 
 
@@ -348,7 +348,7 @@ class Left:
 
 
 def plan_group(snapshot: GroupSnapshot, policies: Policies, direction: Direction = "to-kafka") -> GroupPlan:
-    """The plan of one group.  Raises nothing: undecided partitions are open rows."""
+    """Return the plan of one group.  Raises nothing: undecided partitions are open rows."""
     rows = []
     for tp in snapshot.partitions():
         found = decide(snapshot, tp, policies, direction)
@@ -377,7 +377,7 @@ def plan_group(snapshot: GroupSnapshot, policies: Policies, direction: Direction
 
 
 def rehashed(plan: GroupPlan, policies: Policies) -> GroupPlan:
-    """The plan with the id of its content."""
+    """Return the plan with the id of its content."""
     foreign = [[each.path, each.found] for each in plan.foreign]
     inputs = [
         plan.group,
@@ -392,7 +392,7 @@ def rehashed(plan: GroupPlan, policies: Policies) -> GroupPlan:
 def make_plan(
     groups: Iterable[GroupPlan], policies: Policies, direction: Direction, *, cluster: str, at_ms: int
 ) -> Plan:
-    """Many groups as one plan; cluster: its name for the operator (zookeeper.connect)."""
+    """Return many groups as one plan; cluster: its name for the operator (zookeeper.connect)."""
     ordered = tuple(sorted(groups, key=lambda each: each.group))
     plan_id = _hash([cluster, direction, astuple(policies), [each.plan_id for each in ordered]])
     return Plan(plan_id, direction, policies=policies, cluster=cluster, made_at_ms=at_ms, groups=ordered)
@@ -416,7 +416,7 @@ def _hash(inputs: object) -> str:
 
 
 def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
-    """The rest of a plan by a new snapshot, without open rows."""
+    """Return the rest of a plan by a new snapshot, without open rows."""
     writes: list[Write] = []
     done: list[TopicPartition] = []
     stale: list[Stale] = []
@@ -444,7 +444,7 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
 
 
 def missing(plan: GroupPlan, now: GroupSnapshot) -> list[str]:
-    """A sentence for each partition that does not hold its target: the verification of a copy."""
+    """Return a sentence for each partition that does not hold its target: the verification of a copy."""
     found = []
     for row in plan.rows:
         there = _now(now, row.tp, plan.goal)
@@ -455,7 +455,7 @@ def missing(plan: GroupPlan, now: GroupSnapshot) -> list[str]:
 
 
 def falls_behind(plan: GroupPlan) -> bool:
-    """Whether the store to write held less than the target of any partition when the plan was made."""
+    """True if the store to write held less than the target of any partition when the plan was made."""
     held = ((row.held(plan.goal), row.target) for row in plan.rows if row.target is not None)
     return any(there is NONE or (isinstance(there, int) and there < target) for there, target in held)
 
@@ -465,7 +465,8 @@ def _now(now: GroupSnapshot, tp: TopicPartition, store: StoreName) -> Committed:
 
 
 def _moved(row: PlanRow, goal: StoreName, now: GroupSnapshot) -> str:
-    """How a partition has changed since the plan, or nothing.  A target that is already written is not a change."""
+    """Return how a partition has changed since the plan, or nothing.  A target that is already written is not a
+    change."""
     for store in ("zookeeper", "kafka"):
         there, was = _now(now, row.tp, store), row.held(store)
         if isinstance(there, Unknown):

@@ -111,7 +111,7 @@ def _modes_text(facts: StepFacts) -> str:
 
 
 def _only(*modes: Mode) -> Callable[[StepFacts], bool]:
-    """Whether there are members, and each has one of these modes."""
+    """Return a test that is True if there are members, and each has one of these modes."""
     return lambda facts: bool(facts.modes) and not facts.modes_unknown and set(facts.modes.values()) <= {*modes}
 
 
@@ -420,7 +420,7 @@ FORBIDDEN: Final = {  # likely mistakes; everything else that is not in STEPS is
 
 
 def step_from(phase: Phase, name: StepName) -> Step:
-    """The step of this name from a phase.  Raises MigrationRefused when there is none."""
+    """Return the step of this name from a phase.  Raises MigrationRefused when there is none."""
     for step in STEPS:
         if step.name == name and phase in step.before:
             return step
@@ -436,31 +436,32 @@ def step_from(phase: Phase, name: StepName) -> Step:
 
 
 def steps_from(phase: Phase) -> list[Step]:
-    """The steps from a phase to others, the usual one first."""
+    """Return the steps from a phase to others, the usual one first."""
     return [step for step in STEPS if phase in step.before and step.after != phase]
 
 
 def commands_from(phase: Phase) -> list[Asked]:
-    """The commands that lead on from a phase, the usual one first."""
+    """Return the commands that lead on from a phase, the usual one first."""
     return list(dict.fromkeys(COMMANDS[step.name] for step in steps_from(phase)))
 
 
 def begin(phase: Phase, name: StepName, facts: StepFacts) -> Step:
-    """The step, if it may write now.  Raises MigrationRefused, which names the first unmet requirement."""
+    """Return the step, if it may write now.  Raises MigrationRefused, which names the first unmet requirement."""
     step = step_from(phase, name)
     _hold(step.needs, name, phase, facts)
     return step
 
 
 def end(phase: Phase, name: StepName, facts: StepFacts) -> Phase:
-    """The phase that holds once it is journalled.  Raises MigrationRefused, which names the first unmet requirement."""
+    """Return the phase that holds once it is journalled.  Raises MigrationRefused, which names the first unmet
+    requirement."""
     step = step_from(phase, name)
     _hold((*step.needs, *step.proves), name, phase, facts)
     return step.after
 
 
 def unmet(phase: Phase, name: StepName, facts: StepFacts) -> list[MigrationRefused]:
-    """All unmet requirements, for a preview."""
+    """Return all unmet requirements, for a preview."""
     try:
         step = step_from(phase, name)
     except MigrationRefused as why:
@@ -491,7 +492,7 @@ COPIED = (Phase.COPIED_BACK, Phase.VERIFIED_BACK)
 
 
 def step_asked(asked: Asked, phase: Phase, facts: StepFacts, behind: bool = False) -> StepName:
-    """The step for a command.  Raises MigrationRefused when there is none.
+    """Return the step for a command.  Raises MigrationRefused when there is none.
 
     behind: ZooKeeper holds less than the offsets to copy back.
     """
