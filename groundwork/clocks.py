@@ -1,7 +1,7 @@
 """Clocks that show whether this machine stood still: in a suspend, or as a virtual machine that was paused.
 
-    monotonic   what timers and time-outs count by.  It stands still in a suspend
-    boot        goes on in a suspend, where the system has such a clock: CLOCK_BOOTTIME of Linux, CLOCK_MONOTONIC of
+    monotonic   what timers and time-outs count by.  It stops in a suspend
+    boot        continues during a suspend, if the system has such a clock: CLOCK_BOOTTIME of Linux, CLOCK_MONOTONIC of
                 macOS, which Python's own monotonic clock is not.  Else it is the monotonic one
     wall        the time of day
 

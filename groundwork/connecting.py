@@ -27,7 +27,7 @@ REMEMBERED_S = 600.0  # RFC 8305, 9.1
 REMEMBERED_MOST = 1000  # names
 Address = tuple[str, int]
 Found = tuple[Any, ...]  # a row of getaddrinfo
-# By these the name servers answer that a name has no address.  Any other error is no answer.
+# By these the name servers answer that a name has no address.  Any other error means that they did not answer.
 NO_ADDRESS = {getattr(socket, name, socket.EAI_NONAME) for name in ("EAI_NONAME", "EAI_NODATA", "EAI_ADDRFAMILY")}
 UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY, errno.EINTR)
 

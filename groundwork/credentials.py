@@ -54,7 +54,7 @@ def secret_text(raw: object) -> object:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        raise SecretUnreadable(f"{raw}: {place} is no UTF-8") from None
+        raise SecretUnreadable(f"{raw}: {place} is not UTF-8") from None
     text = text.removesuffix("\n").removesuffix("\r")
     if not text:
         raise SecretUnreadable(f"{raw}: {place} is empty")

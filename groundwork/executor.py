@@ -42,7 +42,7 @@ class AtOnce:
 
 
 class _Job:
-    """A queued or running call; `done` is set in the hub, unless nobody waits for it."""
+    """A queued or running call; `done` is set in the hub; None: no caller waits."""
 
     __slots__ = ("args", "done", "error", "fn", "value")
 
@@ -91,7 +91,7 @@ class ThreadExecutor:
         return cast(T, job.result())
 
     def call_within(self, seconds: float, what: str, fn: Callable[..., T], *args: Any) -> T:
-        """Run fn(*args) as call() does, for at most so many seconds of one call, this one or one that is before it."""
+        """Run fn(*args) as call() does, allowing `seconds` for each call, this one and those queued before it."""
         job = _Job(fn, args, Event())
         began, stopped = now(), False
         self._queue(job)

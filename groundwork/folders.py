@@ -1,4 +1,4 @@
-"""Who else may put files into a folder whose files are run, or believed."""
+"""Checks of who else may put files into a folder whose files are run, or trusted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def open_to_all(folder: Path) -> Path | None:
 
 
 def other_writer(folder: Path) -> str | None:
-    """Return who beside this user and root may put files into a folder, or another folder in its place; None: nobody.
+    """Return who, other than this user and root, may put files into a folder or replace it; None if no one may.
 
     A folder with the sticky bit may be open to all above it, such as /tmp: what is ours there stays ours.  Below a
-    folder that lets nobody else through, such as a home of 0700, modes do not matter.
+    folder that no other user may enter, such as a home of 0700, modes do not matter.
     Links in the path are followed: give it resolved where it is used.  Raises OSError."""
     real = folder.resolve(strict=True)
     writer = None

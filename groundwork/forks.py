@@ -1,4 +1,4 @@
-"""What a forked child must not go on with: the connections and the tasks of its parent.
+"""Things that a forked child must not use: connections and tasks of its parent.
 
     not_in_a_fork(thing)    thing._after_fork() is called in each child that is forked while it exists
     abandon(socket)         give up a socket in a child; its peer and the parent notice nothing
@@ -39,12 +39,12 @@ def not_in_a_fork(thing: NotInAFork, tasks: bool = False) -> None:
 
 
 def belongs_to_parent(what: str) -> str:
-    """Return the sentence that a child is told of a thing of its parent, e.g. "the stream"."""
+    """Return the error for a child that uses a thing of its parent, such as "the stream"."""
     return f"this process was forked after {what} was made, which belongs to the parent process: make another one here"
 
 
 def abandon(opened: Any) -> None:
-    """Give up the descriptor of a socket, without a word to the peer; the parent's copy stays open."""
+    """Give up the descriptor of a socket, without sending anything to the peer; the parent's copy stays open."""
     with suppress(OSError, ValueError):  # closed already
         number = opened.detach()
         if number >= 0:

@@ -1,4 +1,4 @@
-"""What is installed where this program runs: its own version, those of libraries, entry points of others.
+"""Installed distributions: the version of this one, versions of libraries, entry points.
 
 importlib.metadata is loaded at the first question: it brings a parser of e-mail along, a fifth of a short command's
 start.

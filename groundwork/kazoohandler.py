@@ -14,8 +14,8 @@ the hub, and with it the fence, for half a minute a name.
 TLS.  kazoo would connect and make the TLS handshake with a blocking socket: a server that does not respond would stop
 the hub, and with it the fence.
 
-Forks.  kazoo would go on in a forked child, on the connection of the parent: each takes answers of the other, and both
-lose the session.
+Forks.  kazoo would continue in a forked child, on the connection of the parent: each takes answers of the other, and
+both lose the session.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ WINDOW_S = 60.0
 KAZOO = "kazoo.client"
 KAZOO_LEVELS = {"debug": logging.DEBUG}
 READER_TIMEOUT_S = 1.0
-WAITING_BYTES = 1 << 20  # of text that a LogThread keeps for whoever reads it
+WAITING_BYTES = 1 << 20  # of text that a LogThread keeps until it is read
 
 
 def set_up_logging(
@@ -71,7 +71,7 @@ def set_up_logging(
 
 
 def set_level(level: str) -> None:
-    """Log from this one of LEVELS on, from now on; ValueError for others."""
+    """Set the lowest of LEVELS that is logged.  Raises ValueError for others."""
     if level not in LEVELS:
         raise ValueError(f"log level is one of {', '.join(LEVELS)}, not {level}")
     logging.getLogger().setLevel(level.upper())
@@ -268,13 +268,13 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 @dataclass(slots=True)
 class _Gap:
-    """Where lines were left out, and how many."""
+    """Place where lines were left out, and their number."""
 
     lines: int
 
 
 class LogThread(io.TextIOBase):
-    """Standard error of a daemon, written by a thread: a pipe that nobody reads, a terminal that is stopped and a disk
+    """Standard error of a daemon, written by a thread: a pipe that is not read, a terminal that is stopped and a disk
     that waits do not stop the event loop.
 
     Text is written in its order.  Once limit_bytes wait, lines are left out until half of that is written; a line in
@@ -392,7 +392,7 @@ def _left_out(lines: int) -> bytes:
 
 
 def log_in_thread() -> LogThread:
-    """Make standard error a LogThread, from now on.  Raises NoThread."""
+    """Make standard error a LogThread.  Raises NoThread."""
     thread = LogThread(sys.stderr)
     sys.stderr = thread  # also what others write there, such as a traceback of the event loop, or a user's handler
     return thread

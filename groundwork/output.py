@@ -6,7 +6,7 @@ terminal obeys some characters (groundwork/sentences.py).
 write(rows, columns, form)      table | json | csv; on a terminal a table is folded into its width
 write_csv(rows)                 rows of CSV without a header
 print_text(text)                text on stdout
-print_file(text)                what is to be a file, on stdout: unchanged where that is no terminal
+print_file(text)                text of a file on stdout, unchanged unless stdout is a terminal
 Progress                        a line on stderr that overwrites itself, where stderr is a terminal
 print_note(text)                a sentence on stderr, beside the data
 fail(message, code)             end a click command with one sentence and an exit code
@@ -263,7 +263,7 @@ def run_command(
 ) -> int:
     """Run a click command and return its exit code.
 
-    args, name: of the process by default; the name stands in usage lines
+    args, name: of the process by default; usage lines begin with the name
     usage       exit code of a wrong command line
     failed      exit code of an error of click that has no code of ours (default: click's)
     shortage    exit code when too few threads or file descriptors are left

@@ -23,7 +23,7 @@ def pauses_are(made_by: Callable[[], object]) -> None:
 
 
 class Pace:
-    """Pauses of a computation of many steps: one after every so many of them."""
+    """Pauses of a computation of many steps, one after each `steps` of them."""
 
     __slots__ = ("_paused_at", "_steps")
 
@@ -33,7 +33,7 @@ class Pace:
         self._paused_at = 0
 
     def reached(self, step: int) -> None:
-        """Pause if so many steps were made since the last pause; this one is the next."""
+        """Pause if `steps` steps were made since the last pause."""
         if step - self._paused_at >= self._steps:
             self._paused_at = step
             pause()

@@ -30,7 +30,7 @@ class Closed(Exception):
 
 
 class Tokens(Protocol):
-    """What get() waits on: InSteps in a plain thread, a hub's queue in a greenlet."""
+    """Interface of the queue that get() waits on: InSteps in a plain thread, a hub's queue in a greenlet."""
 
     def put(self, item: None, /) -> Any: ...
     def get(self, block: bool = True, timeout: float | None = None) -> None: ...

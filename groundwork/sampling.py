@@ -56,7 +56,7 @@ class Ticks:
 
 
 class GreenletStacks:
-    """Where the greenlets of this process wait."""
+    """Stacks of the greenlets of this process, at the places where they wait."""
 
     def __init__(self) -> None:
         self._known: list[greenlet] = []

@@ -1,4 +1,4 @@
-"""Sentences for people: counts with their nouns, times, the name that was meant, texts of strangers.  Pure.
+"""Sentences for people: counts with their nouns, times, suggestions for misspelt names, untrusted text.  Pure.
 
 A terminal takes ESC [, or one character of U+0080 to U+009F, for an order: to recolour, to clear, to answer with what
 looks like typed text.  Marks of direction (U+202E) show another order than the bytes have.  So names of topics and

@@ -65,7 +65,7 @@ class TimeLeft:
     """Time left of a wait for limit_s, in slices of slice_s.
 
     A gap of the clock begins the wait again, since what was sent meanwhile may still be on its way.  What is waited in
-    all is 2 * limit_s at most, so that a process that often stands still does not wait for ever.
+    all is 2 * limit_s at most, so that a process that is often stopped does not wait forever.
     """
 
     __slots__ = ("_in_all_s", "_left_s", "_limit_s", "slice_s")

@@ -1,4 +1,4 @@
-"""Standard output and standard error that nobody takes any more: a terminal that is gone, a pipe, a full disk.
+"""Standard output and standard error without a reader: a terminal that is gone, a closed pipe, a full disk.
 
 What could not be written stays in the stream's buffer.  The interpreter's exit tries it once more, and ends the program
 with 120 where that fails.

@@ -1,7 +1,7 @@
 """Detection of too few threads (ulimit -u, TasksMax=, pids.max): a sentence with the limits and the remedy.
 
 Where the system makes no further thread CPython raises RuntimeError, as for a defect.  NoThread is an OSError, so
-whoever tries a failed connection again does the same with a look-up that had no thread.
+code that retries a failed connection also retries a look-up that had no thread.
 """
 
 from __future__ import annotations

@@ -90,5 +90,5 @@ def _chroot(path: str, hosts: list[str]) -> str:
     if not path:
         return ""
     if any(name in ("", ".", "..") for name in path.split("/")):
-        raise ValueError(f"{FORM}, and '/{path}' is no path of ZooKeeper")
+        raise ValueError(f"{FORM}, and '/{path}' is not a path of ZooKeeper")
     return f"/{path}"

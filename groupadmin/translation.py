@@ -80,7 +80,7 @@ class _Span:
 
 
 class _Refused(Exception):
-    """There is no safe offset; the text is the reason."""
+    """Raised when a partition has no safe offset; the text is the reason."""
 
 
 def translated(

@@ -55,7 +55,7 @@ class Dispatcher:
         self._accumulator = accumulator
         self._call = call
         self._tickets: set[_Ticket] = set()
-        self._view = ClusterView()  # view from which the accumulator's topics come
+        self.view = ClusterView()  # from which the accumulator's topics come
         self._largest = largest_entry(config.message_max_bytes, dialect)
         self.sizes = Sizes()
         self.counters: Counters | None = None  # the sender's, readable from any thread; None: not started
@@ -111,9 +111,9 @@ class Dispatcher:
 
     def _metadata_refreshed(self) -> None:
         """Use the new view for messages put from now on."""
-        view, before = self._sender.leaders.view, self._view
+        view, before = self._sender.leaders.view, self.view
         if view is not before:
-            self._view = view
+            self.view = view
             for info in self._accumulator.topics():
                 found = view.topics.get(info.topic)
                 if found and found is not before.topics.get(info.topic):

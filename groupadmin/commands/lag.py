@@ -250,7 +250,7 @@ def _members(each: GroupSnapshot) -> int | None:
 
 def total(rows: Sequence[GroupRow]) -> tuple[int | None, int]:
     """Return the sum of known lags (messages, 0.7: bytes), and the number of partitions with an offset whose lag is
-    unknown. The sum is None when no lag is known but some are unknown.
+    unknown.  The sum is None when no lag is known but some are unknown.
 
     An offset beyond the end of its log (negative in its row) is unknown lag: its members would begin elsewhere.
     """

@@ -73,7 +73,7 @@ def read_file(path: Path, zero_means_missing: bool = False) -> OffsetsFile:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{path} is no text") from None
+        raise click.UsageError(f"{path} is not text") from None
     file = read_offsets(text, zero_means_missing)
     for warning in file.warnings:
         print_note(f"{path.name}: {warning}")
@@ -125,7 +125,7 @@ def group_names(admin: AdminClient, groups: Sequence[str], regex: bool) -> list[
     try:
         wanted = [re.compile(text) for text in groups or (".*",)]
     except re.error as e:
-        raise click.UsageError(f"--group is no regular expression: {e}") from None
+        raise click.UsageError(f"--group is not a regular expression: {e}") from None
     there = groups_in_zookeeper(admin.session) if admin.session is not None else groups_in_kafka(admin)
     names = [name for name in there if any(each.fullmatch(name) for each in wanted)]
     if not names:

@@ -173,7 +173,7 @@ def nodes_of_text(text: str) -> dict[str, bytes]:
             raise KeyError("format")
         found = {str(row["path"]): _data_of(row) for row in file["nodes"]}
     except (ValueError, KeyError, TypeError, binascii.Error):
-        raise FileUnclear(None, "this is no file of nodes", f"`groups unblock` writes one ({FORMAT})") from None
+        raise FileUnclear(None, "this is not a file of nodes", f"`groups unblock` writes one ({FORMAT})") from None
     for path in found:
         names = path.split("/")
         if names[:2] != ["", "consumers"] or "" in names[2:] or len(names) < 3 or not is_held(names[2], path):

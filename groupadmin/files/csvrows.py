@@ -62,14 +62,14 @@ def _records(lines: Sequence[str], first: int, reading: Reading) -> Iterator[tup
             number = first + records.line_num
     except csv.Error as why:
         helps = 'a value with " in it is quoted, and its " are doubled'
-        raise reading.unclear(number, f"this is no CSV: {why}", helps) from None
+        raise reading.unclear(number, f"this is not CSV: {why}", helps) from None
 
 
 def _row(cells: Sequence[str], number: int, reading: Reading) -> SavedRow:
     *group, text, partition, offset = cells
     topic = text.strip()
     if not topic or len(topic.split()) > 1:
-        raise reading.unclear(number, f"{shown(text)} is no topic", _HELP)
+        raise reading.unclear(number, f"{shown(text)} is not a topic", _HELP)
     return SavedRow(
         reading.name(group[0], number, "group") if group else None,
         reading.name(topic, number, "topic"),

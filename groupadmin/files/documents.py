@@ -66,7 +66,7 @@ def read_json(text: str) -> Json:
             if escaped:
                 refuse_halves(value, "surrogateescape")  # bytes of a foreign encoding stay what they are
         except json.JSONDecodeError as why:
-            raise FileUnclear(why.lineno, f"this is no JSON: {why.msg}", "export it again, or correct it") from None
+            raise FileUnclear(why.lineno, f"this is not JSON: {why.msg}", "export it again, or correct it") from None
         except (ValueError, RecursionError) as why:
             line = text.count("\n", 0, at) + 1
             raise FileUnclear(line, f"this JSON cannot be read: {why}", "export it again, or correct it") from None

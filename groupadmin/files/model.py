@@ -39,7 +39,7 @@ class ZnodeState:
 
     @classmethod
     def holding(cls, data: bytes) -> ZnodeState:
-        """Return the state of a node whose data is no offset."""
+        """Return the state of a node whose data is not an offset."""
         return cls(None, text=data.decode("utf-8", "surrogateescape"))
 
     @property

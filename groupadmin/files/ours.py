@@ -10,7 +10,7 @@
 position    the next offset to read; null: there is none.  Without it the offset of the store in `source` counts, for
             "dual" the larger of both
 zk, kafka   null or absent: the store was not read; with "offset": null it was, and had none
-zk.text     beside "offset": null: data of the node, which is no offset.  Importing it writes the same data
+zk.text     beside "offset": null: data of the node, which is not an offset.  Importing it writes the same data
 group       of all partitions; null when they have groups of their own, or the file is of no group
 partition   a number, or "BROKER-INDEX" of 0.7
 A missing value is null, never 0 and never -1.  An unknown key is refused: it may be a misspelt known one.
@@ -48,7 +48,7 @@ def read_ours(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
     source = whole.get("source")
     if source is not None and source not in SOURCES:
         raise reading.unclear(
-            (0, "source"), f"source {shown(source)} is no store", f"it is one of {', '.join(SOURCES)}"
+            (0, "source"), f"source {shown(source)} is not a store", f"it is one of {', '.join(SOURCES)}"
         )
     partitions = whole.get("partitions")
     if not isinstance(partitions, list):
@@ -64,7 +64,7 @@ def read_ours(whole: Mapping[str, Any], reading: Reading) -> OffsetsFile:
 
 def _row(group: str | None, source: str | None, entry: Any, *, path: Path, reading: Reading) -> SavedRow:
     if not isinstance(entry, dict):
-        raise reading.unclear(path, f"{shown(entry)} is no partition", _CORRECT)
+        raise reading.unclear(path, f"{shown(entry)} is not a partition", _CORRECT)
     _known(entry, _PARTITION, path, reading)
     zookeeper, kafka = _znode(entry.get("zk"), path, reading), _kafka(entry.get("kafka"), path, reading)
     if "position" in entry:
@@ -109,7 +109,9 @@ def _znode(entry: Any, path: Path, reading: Reading) -> ZnodeState | None:
         if state.data is None or state.offset is None:
             return state
     except UnicodeEncodeError:
-        raise reading.unclear((*path, "zk", "text"), f"{shown(state.text)} is no text of a node", _CORRECT) from None
+        raise reading.unclear(
+            (*path, "zk", "text"), f"{shown(state.text)} is not the text of a node", _CORRECT
+        ) from None
     raise reading.unclear((*path, "zk"), "the node has an offset and a text", _CORRECT)
 
 
@@ -122,7 +124,7 @@ def _kafka(entry: Any, path: Path, reading: Reading) -> KafkaState | None:
 
 def _state(entry: Any, store: str, known: set[str], *, path: Path, reading: Reading) -> None:
     if not isinstance(entry, dict) or "offset" not in entry:
-        problem = f"{shown(entry)} is no state of a store"
+        problem = f"{shown(entry)} is not a state of a store"
         raise reading.unclear((*path, store), problem, 'it has an "offset", null where there is none')
     _known(entry, known, path, reading, store)
 
@@ -131,7 +133,7 @@ def _known(entry: Mapping[str, Any], known: set[str], path: Path, reading: Readi
     if known.issuperset(entry):
         return
     name = min(entry.keys() - known)
-    problem = f"{shown(name)} is no key of {FORMAT}"
+    problem = f"{shown(name)} is not a key of {FORMAT}"
     raise reading.unclear((*path, *inside, name), problem, f"known here: {', '.join(sorted(known))}")
 
 
@@ -143,13 +145,13 @@ def _offset(value: Any, path: Path, reading: Reading) -> int | None:
 
 def _whole(value: Any, path: Path, reading: Reading) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise reading.unclear(path, f"{shown(value)} is no whole number", _CORRECT)
+        raise reading.unclear(path, f"{shown(value)} is not a whole number", _CORRECT)
     return value
 
 
 def _text(value: Any, path: Path, reading: Reading) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise reading.unclear(path, f"{shown(value)} is no text", _CORRECT)
+        raise reading.unclear(path, f"{shown(value)} is not text", _CORRECT)
     return value
 
 

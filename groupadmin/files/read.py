@@ -70,7 +70,7 @@ def _lines_reader(lines: Sequence[str], start: int, reading: Reading) -> LinesRe
         found = csvrows.read_csv
     if found is None:
         first = lines[start].removesuffix("\r")
-        raise reading.unclear(start + 1, f"{shown(first)} is no row of any known form", _KNOWN_LINES)
+        raise reading.unclear(start + 1, f"{shown(first)} is not a row of any known form", _KNOWN_LINES)
     return found
 
 
@@ -95,7 +95,7 @@ def _read_export(lines: Sequence[str], reading: Reading) -> OffsetsFile:
         found = _EXPORTED.fullmatch(line)
         if found is None:
             raise reading.unclear(
-                number, f"{shown(line)} is no offset", "a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
+                number, f"{shown(line)} is not an offset", "a line is /consumers/GROUP/offsets/TOPIC/PARTITION:OFFSET"
             )
         group, topic, partition, offset = found.groups()
         position = reading.position(offset, number)

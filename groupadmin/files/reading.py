@@ -111,7 +111,7 @@ class Reading:
             return None
         if number is None:
             raise self.unclear(
-                where, f"offset {shown(value)} is no number", f"an offset is a number of 0 or more; {_DELETES}"
+                where, f"offset {shown(value)} is not a number", f"an offset is a number of 0 or more; {_DELETES}"
             )
         if number < 0:
             raise self.unclear(where, f"offset {number} is negative", f"offsets begin at 0; {_DELETES}")
@@ -125,7 +125,9 @@ class Reading:
         found = _BROKER_PARTITION.fullmatch(value.strip()) if isinstance(value, str) else None
         if found is None or max(ids := (int(found[1]), int(found[2]))) > MOST_PARTITION:
             raise self.unclear(
-                where, f"{shown(value)} is no partition", "a partition is a number of 0 or more, or broker-index of 0.7"
+                where,
+                f"{shown(value)} is not a partition",
+                "a partition is a number of 0 or more, or broker-index of 0.7",
             )
         return BrokerPartition(*ids)
 
@@ -133,7 +135,7 @@ class Reading:
         """Return the name of a topic or group: text without path separators."""
         if isinstance(value, str) and (value in self._names or self._is_name(value, what)):
             return value
-        raise self.unclear(where, f"{shown(value)} is no {what}", f"the name of a {what} is expected here")
+        raise self.unclear(where, f"{shown(value)} is not a {what}", f"the name of a {what} is expected here")
 
     def _is_name(self, value: str, what: str) -> bool:
         if not value or (what == "topic" and _IMPOSSIBLE.search(value)):

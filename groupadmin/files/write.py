@@ -67,7 +67,7 @@ def _csv(rows: Sequence[SavedRow]) -> str:
     end."""
     groups = {row.group for row in rows}
     if None in groups and len(groups) > 1:
-        raise ConsumerError("rows of groups and rows of none cannot stand in one CSV; use json")
+        raise ConsumerError("one CSV cannot have rows with a group and rows without; use json")
     for row in rows:
         if not isinstance(row.partition, int):
             raise ConsumerError(f"{row.tp}: kafka-consumer-groups knows no partitions of 0.7; use zk-export or json")

@@ -176,9 +176,9 @@ def _object(line: str, number: int) -> dict[str, Any]:
     try:
         said = json_value(line)
     except ValueError as why:
-        raise JournalDamaged(f"line {number} of the journal is no JSON ({why})") from None
+        raise JournalDamaged(f"line {number} of the journal is not JSON ({why})") from None
     if not isinstance(said, dict):
-        raise JournalDamaged(f"line {number} of the journal is no JSON object")
+        raise JournalDamaged(f"line {number} of the journal is not a JSON object")
     return said
 
 
@@ -287,14 +287,14 @@ def understood(data: bytes, path: str | os.PathLike[str]) -> Journalled:
         length, torn = length - len(lines.pop()) - 1, True
     if not lines:
         if data[: len(HEAD)] != HEAD[: len(data)]:  # it would be truncated, and it is not a journal
-            raise JournalDamaged(f"{path} is there and is no journal of a migration; name another file")
+            raise JournalDamaged(f"{path} exists and is not the journal of a migration; name another file")
         return Journalled(None, (), torn, 0)
     try:
         texts = [line.decode() for line in lines]
         header = read_header(texts[0])
         events = tuple(read_line(text, number) for number, text in enumerate(texts[1:], start=2))
     except UnicodeDecodeError as why:
-        raise JournalDamaged(f"journal {path} holds bytes that are no text ({why}); look at it by hand") from None
+        raise JournalDamaged(f"journal {path} holds bytes that are not text ({why}); inspect it") from None
     except JournalDamaged as why:
         raise JournalDamaged(
             f"journal {path}: {why}; inspect it, or plan again into a new journal: the stores have the current state"

@@ -102,9 +102,9 @@ def read_plan(text: str) -> Plan:
     try:
         said = json_value(text)
     except ValueError as why:
-        raise PlanUnclear(f"the plan is no JSON ({why})") from None
+        raise PlanUnclear(f"the plan is not JSON ({why})") from None
     if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise PlanUnclear(f"this is no plan of a migration ({FORMAT}); make one with `zkconsumer migrate plan`")
+        raise PlanUnclear(f"this is not the plan of a migration ({FORMAT}); make one with `zkconsumer migrate plan`")
     try:
         plan = _plan(said)
     except (KeyError, TypeError, ValueError, WrongUsage) as why:

@@ -54,7 +54,7 @@ def _pattern(text: str, option: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as why:
-        raise WrongUsage(f"{option} {text!r} is no regular expression: {why}") from None
+        raise WrongUsage(f"{option} {text!r} is not a regular expression: {why}") from None
 
 
 def answers(texts: Sequence[str], modes: Sequence[str]) -> dict[str, str]:

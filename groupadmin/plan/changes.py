@@ -7,8 +7,8 @@
 
 For a group with two stores (dual) both are written, since its members start from the larger offset; a store that holds
 the value already is left alone.  Offsets outside the log are refused, or moved to its nearer end (clamp), or left out
-(skip); `keep` writes them unchanged and is for undoing only.  A node whose data is no offset is overwritten like any
-other: the undo file restores its data.  A store that did not answer is not written: no undo file could restore it.
+(skip); `keep` writes them unchanged and is for undoing only.  A node whose data is not an offset is overwritten like
+any other: the undo file restores its data.  A store that did not answer is not written: no undo file could restore it.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _change(
         text = f"{tp}: what is there cannot be read, so it could not be brought back ({'; '.join(unread)})"
         return Change(group, tp, held, after, bounds=bounds, action="refused", why=text)
     if any(isinstance(held[store], UnreadableNode) for store in differ):
-        why = "; ".join(filter(None, (why, f"{tp}: the node's data is no offset; the undo file keeps it")))
+        why = "; ".join(filter(None, (why, f"{tp}: the node's data is not an offset; the undo file keeps it")))
     return Change(
         group, tp, held, after, bounds=bounds, action="write" if differ else "unchanged", why=why, stores=differ
     )

@@ -112,7 +112,7 @@ class TargetOffset:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why there is no target offset; a sentence with a remedy."""
+    """Reason why a partition has no target offset; a sentence with a remedy."""
 
     text: str
 

@@ -1,10 +1,10 @@
 """Undo: the file with the previous state of the stores, which is written before anything else, and reading it back.
 
 It has a row for each partition that will be written, with the state of each store: an offset, or none; undoing deletes
-an offset that did not exist before.  A node of ZooKeeper whose data is no offset is kept as it was, and undoing writes
-the same data.  A store that could not be read is absent from its row, with a warning, since it cannot be restored.
-`zkconsumer offsets import FILE --execute` reads it like any other file; the states per store distinguish an undo file
-(and an export) from a file with offsets only.
+an offset that did not exist before.  A node of ZooKeeper whose data is not an offset is kept as it was, and undoing
+writes the same data.  A store that could not be read is absent from its row, with a warning, since it cannot be
+restored.  `zkconsumer offsets import FILE --execute` reads it like any other file; the states per store distinguish an
+undo file (and an export) from a file with offsets only.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _states(row: SavedRow) -> dict[StoreName, Target]:
         states["kafka"] = row.kafka.offset
     if row.zookeeper is not None:
         data = row.zookeeper.data
-        reason = f"{row.tp}: the file has {data!r}, which is no offset"
+        reason = f"{row.tp}: the file has {data!r}, which is not an offset"
         states["zookeeper"] = row.zookeeper.offset if data is None else UnreadableNode(reason, data)
     return states
 

@@ -23,7 +23,7 @@ from kafkawire.protocol.subscriptions import PROTOCOL_TYPE, read_assignment, rea
 class CoordinatedMember:
     """A member as its coordinator has it.  host: as the broker sees it, /10.0.0.7 without the slash.
 
-    topics, partitions: subscribed and assigned; why: they cannot be read, or are no consumer's.
+    topics, partitions: subscribed and assigned; why: they cannot be read, or a consumer did not write them.
     """
 
     member_id: str

@@ -61,7 +61,7 @@ def test_a_file_that_cannot_be_had_is_named_and_its_text_is_not(tmp_path: Path) 
     for data, said in [
         (None, "cannot be read: No such file or directory"),
         (b"\n", "is empty"),
-        (b"sec-ret \xff", "is no UTF-8"),
+        (b"sec-ret \xff", "is not UTF-8"),
         (b"s" * (MAX_BYTES + 1), "is larger than 1048576 bytes"),
     ]:
         if data is not None:

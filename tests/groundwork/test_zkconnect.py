@@ -53,8 +53,8 @@ WRONG = {
     "zk1:2181:9092": "more than one colon",
     "/kafka": "no host is in front of the path",
     ":2181": "':2181' names no host",
-    "zk1:2181/a//b": "'/a//b' is no path of ZooKeeper",
-    "zk1:2181/../b": "is no path of ZooKeeper",
+    "zk1:2181/a//b": "'/a//b' is not a path of ZooKeeper",
+    "zk1:2181/../b": "is not a path of ZooKeeper",
     "  ": "and it is empty",
 }
 

@@ -628,7 +628,7 @@ def test_the_undo_file_of_a_deleted_group_has_what_was_deleted(cluster: Start, m
     monkeypatch.setattr(reader, "WIDE", 0)
     monkeypatch.setattr(groupedit, "deletes_groups", lambda admin: True)
 
-    def commits_meanwhile(execute: bool, what: str) -> bool:
+    def commits_meanwhile(execute: bool, what: str, dry_run: bool) -> bool:
         c.f.zk.set(f"{G}/offsets/t/0", b"9")
         return True
 
@@ -646,7 +646,7 @@ def test_unblock_leaves_a_partition_alone_that_a_member_claimed_while_the_operat
     c = cluster({"t": 2}, {left: b"dead-0", other: b"dead-1"})
     monkeypatch.setattr(unblock, "connected", editoptions.connected)
 
-    def claims_meanwhile(execute: bool, what: str) -> bool:
+    def claims_meanwhile(execute: bool, what: str, dry_run: bool) -> bool:
         c.f.zk.delete(left)
         c.f.zk.set(left, b"live-0")
         c.f.zk.nodes[left].ephemeralOwner = 7

@@ -93,9 +93,9 @@ def test_brokers_that_leave_and_come_back_are_followed(shared07, unique):
         try:
             wait_for_pool(producer, {0})
             # Messages choose among the partitions of the newest look, which may come behind the connection's end.
-            view = producer._dispatcher._sender.leaders
+            looked = producer._dispatcher
             wait_until(
-                lambda: {own.broker for own in view.view.topics[topic]} == {0}, WAIT_S, "broker 1 to be left out"
+                lambda: {own.broker for own in looked.view.topics[topic]} == {0}, WAIT_S, "broker 1 to be left out"
             )
             alone = [producer.send(topic, b"without", key=b"%d" % n) for n in range(20)]
             assert {each.result(WAIT_S).tp.partition.broker for each in alone} == {0}

@@ -134,7 +134,7 @@ def test_a_partition_that_was_looked_at_before_it_had_a_leader_is_sent_to_as_soo
     try:
         state = b'{"version":1,"partitions":{"0":[%d],"1":[%d]}}' % (home, 1 - controller)
         cluster.zk().set(f"/brokers/topics/{topic}", state)
-        known = producer._dispatcher._sender.leaders  # no message would be sent to it: nothing else shows what was seen
+        known = producer._dispatcher  # no message would be sent to it: nothing else shows what was seen
         wait_until(lambda: 1 in known.view.topics[topic], WAIT_S, "a look at the new partition")
         assert known.view.topics[topic][1].leader is None
     finally:

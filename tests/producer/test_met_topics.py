@@ -11,7 +11,7 @@ import pytest
 from groundwork.tasks import Event, TaskGroup
 from kafkawire.cluster.view import ClusterView, PartitionView
 from kafkawire.dialects import Dialect, dialect
-from producer import leaders as module
+from producer import targetleaders as module
 from producer.config import ProducerConfig
 from producer.outages import Outages
 from producer.producer import Producer

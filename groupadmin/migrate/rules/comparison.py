@@ -74,7 +74,7 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
 def not_in_kafka(snapshot: GroupSnapshot) -> tuple[str, ...]:
     """Return a sentence for each existing partition whose offset ZooKeeper has and Kafka has not, or does not answer.
 
-    Offsets of an earlier topic of that name are none.
+    Offsets of an earlier topic of that name do not count.
     """
     found = []
     for tp in snapshot.partitions():

@@ -55,7 +55,7 @@ class StepFacts:
     modes_unknown   members that publish no mode: JVM members and other clients
     quiet           no ids, no owners and no member in Kafka in enough consecutive snapshots (comparison.Gate)
     kafka_members   members of a group of this name that Kafka coordinates; None also: brokers before 0.9 have none
-    kafka_unknown   why these are not known; then kafka_members is no proof that there are any
+    kafka_unknown   why these are not known; then kafka_members does not prove that there are any
     owners          number of owner nodes in ZooKeeper
     not_in_kafka    number of partitions whose offset ZooKeeper has and Kafka has not, or does not answer
     failed_checks   failed checks, each with finding and remedy (checks.failures)
@@ -63,7 +63,7 @@ class StepFacts:
     stale           number of partitions whose stores have changed since the plan, or cannot be read
     missing         number of partitions that do not hold the plan's target
     apart           number of partitions whose stores differ by more than one commit interval explains
-    not_moving  stores that did not move between two looks although there was something to read
+    not_moving  stores that did not move between two snapshots although there was something to read
     zookeeper_moves whether ZooKeeper's offsets moved between two snapshots
     first           field -> a sentence about the first of the counted partitions
     """

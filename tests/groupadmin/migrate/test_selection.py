@@ -34,7 +34,7 @@ def test_groups_that_are_meant(wanted: GroupSelection, expected: list[str] | Non
 
 @pytest.mark.parametrize("wanted", [GroupSelection(pattern="("), GroupSelection(everything=True, exclude=("*",))])
 def test_a_pattern_that_is_none_is_wrong_usage(wanted: GroupSelection):
-    with pytest.raises(WrongUsage, match="no regular expression"):
+    with pytest.raises(WrongUsage, match="not a regular expression"):
         chosen(wanted, THERE, "zk")
 
 
