@@ -164,7 +164,7 @@ def kazoo_handler(tls: Any = None) -> Any:
             for (host, port), rows in zip(hosts, ZOOKEEPER.all_addresses(hosts, SOON_S), strict=True):
                 if isinstance(rows, OSError):
                     failed = rows
-                    client.logger.warning("%s is not looked up: %s", host, failed)
+                    client.logger.warning("the look-up of %s failed: %s", host, failed)
                 else:
                     found += [(host, row[4][0], port) for row in rows]
             if failed is not None and not found:

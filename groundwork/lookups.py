@@ -79,11 +79,11 @@ class Lookups:
                 raise
             if host not in self._unanswered:
                 self._unanswered.add(host)
-                log.warning("%s cannot be looked up now, so its last addresses are used: %s", host, error)
+                log.warning("the look-up of %s failed; using its last addresses: %s", host, error)
             return last
         if host in self._unanswered:
             self._unanswered.discard(host)
-            log.info("%s is looked up again", host)
+            log.info("the look-up of %s works again", host)
         return rows
 
 

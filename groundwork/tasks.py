@@ -165,7 +165,7 @@ class TaskGroup:
             if not task.asked_to_end:
                 self.died(task.name, exc)
             elif isinstance(exc, Exception):
-                log.warning("%s ended as asked, but by %s: %s", task.name, type(exc).__name__, exc)
+                log.warning("%s ended when asked, with %s: %s", task.name, type(exc).__name__, exc)
             if not isinstance(exc, Exception):
                 raise  # ctrl-C and sys.exit reach the main greenlet
 

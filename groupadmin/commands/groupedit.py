@@ -269,7 +269,7 @@ def _refuse_young(
             ago = age(at, replace(each, read_at_ms=node.ctime_ms))
             fail(
                 f"this machine's clock is ahead of ZooKeeper's, by which group {name} was written {ago} ago: nothing"
-                " was deleted; put the clocks right (NTP)",
+                " was deleted; synchronize the clocks (NTP)",
                 EXIT["refused"],
             )
 

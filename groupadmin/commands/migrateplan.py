@@ -203,7 +203,9 @@ def _summary(plan: Plan, place: Files | None) -> None:
             print_note(f"{each.path} holds {each.found!r}: {each.text}; it is left as it is")
     if open_rows:
         print_note("groups with open partitions are not copied: choose with --prefer or --on-out-of-range")
-    print_note(f"it is kept in {place.plan}" if place is not None else "it is not kept: name a file with --plan")
+    print_note(
+        f"the plan is kept in {place.plan}" if place is not None else "the plan is not kept: name a file with --plan"
+    )
 
 
 # check ----------------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def keep_alive(
             for plan in some:
                 why = _end_reason(plan, seen[plan.group])
                 if why:
-                    tell(f"{plan.group} is not kept alive any more: {why}")
+                    tell(f"{plan.group} is no longer kept alive: {why}")
                     del left[plan.group]
                 elif touch:
                     _touch(site, plan, seen[plan.group], retention_ms=retention_ms, tell=tell)
@@ -65,6 +65,6 @@ def _touch(
     wrong = [row for row in written if row.state != "written"]
     for row in wrong[:1]:
         tell(
-            f"{plan.group}: {counted(len(wrong), 'position was', 'positions were')} not committed again, "
+            f"{plan.group}: {counted(len(wrong), 'offset was', 'offsets were')} not committed again, "
             f"the first {row.write.tp}: {row.why}"
         )

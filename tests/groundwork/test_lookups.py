@@ -120,7 +120,7 @@ def test_the_last_addresses_of_a_name_are_used_while_its_look_up_fails_or_hangs_
         connect(to, 5)
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1, said
-    assert said[0].startswith("kafka1.here cannot be looked up now, so its last addresses are used: ")
+    assert said[0].startswith("the look-up of kafka1.here failed; using its last addresses: ")
 
 
 def test_a_look_up_ends_with_its_deadline_and_its_answer_serves_the_next_caller(

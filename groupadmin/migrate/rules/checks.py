@@ -166,7 +166,7 @@ def _offsets_topic(facts: ClusterFacts) -> list[Check]:
                     f"{text}, with {counted(alive, 'replica')} while only {counted(alive, 'broker')} live "
                     "(from 0.11 on it fails instead)",
                     f"start {counted(facts.wanted_replicas - alive, 'more broker')} before anything is committed, or, "
-                    f"where so few are meant, set offsets.topic.replication.factor and check with --offsets-replicas "
+                    f"if that is intended, set offsets.topic.replication.factor and check with --offsets-replicas "
                     f"{max(1, alive)}",
                 )
             ]
@@ -205,8 +205,8 @@ def _replicas(topic: OffsetsTopic, wanted: int) -> Check:
         "offsets-topic-replicas",
         "fail" if least < 2 else "warn",
         f"{len(few)} of {counted(len(topic.replicas), 'partition')} "
-        f"have less than {counted(wanted, 'replica')}, the least {least}: {danger}",
-        "add replicas with kafka-reassign-partitions before groups depend on it, or, where so few are meant, check "
+        f"have less than {counted(wanted, 'replica')}, the fewest {least}: {danger}",
+        "add replicas with kafka-reassign-partitions before groups depend on it, or, if that is intended, check "
         f"with --offsets-replicas {max(1, least)}",
     )
 
@@ -226,10 +226,10 @@ def _leaders(topic: OffsetsTopic) -> Check:
 def _coordinator(facts: ClusterFacts) -> Check:
     if facts.offsets_topic is None:
         return Check(
-            "coordinator", "warn", "not asked for: asking would create __consumer_offsets", "create it, then check"
+            "coordinator", "warn", "not looked up: that would create __consumer_offsets", "create it, then check"
         )
     if facts.coordinator_error is None:
-        return Check("coordinator", "warn", "not asked for", "check again when a broker answers")
+        return Check("coordinator", "warn", "not looked up", "check again when a broker answers")
     if facts.coordinator_error:
         return Check("coordinator", "fail", facts.coordinator_error, "see offsets-topic-leaders and the brokers' logs")
     return Check("coordinator", "pass", "found")
@@ -272,9 +272,11 @@ def _clock(facts: ClusterFacts) -> Check:
         return Check("clock", "warn", "the clocks were not compared", "check again; ages and commit times may be wrong")
     text = f"this machine's clock is {_span(abs(ahead))} {'ahead of' if ahead >= 0 else 'behind'} the cluster's"
     if abs(ahead) >= HOUR_MS:
-        return Check("clock", "fail", f"{text}: commit times would expire early, or late", "put the clocks right (NTP)")
+        return Check(
+            "clock", "fail", f"{text}: commit times would expire early, or late", "synchronize the clocks (NTP)"
+        )
     if abs(ahead) >= 60_000:
-        return Check("clock", "warn", f"{text}: ages shown are wrong by that", "put the clocks right (NTP)")
+        return Check("clock", "warn", f"{text}: ages shown are wrong by that", "synchronize the clocks (NTP)")
     return Check("clock", "pass", text)
 
 

@@ -62,12 +62,11 @@ def idle_behind(first: GroupSnapshot, second: GroupSnapshot, store: StoreName) -
         held = {"zookeeper": second.in_zookeeper(tp), "kafka": second.in_kafka(tp).position}
         rested = (first.in_zookeeper(tp), first.in_kafka(tp).position) == (held["zookeeper"], held["kafka"])
         behind, ahead = held[store], held["kafka" if store == "zookeeper" else "zookeeper"]
-        bounds, node = second.bounds.get(tp), second.zookeeper.get(tp)
+        bounds = second.bounds.get(tp)
         if not rested or not isinstance(ahead, int) or bounds is None or not bounds[0] <= ahead <= bounds[1]:
             continue
         if behind is NONE or (isinstance(behind, int) and behind < ahead):
-            version = node.version if node is not None and store == "zookeeper" else None
-            writes.append(Write(store, tp, ahead, before=behind, version=version))
+            writes.append(Write(store, tp, ahead))
     return tuple(writes)
 
 

@@ -315,14 +315,11 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One offset to write.  version: of the node to replace in ZooKeeper; None: it must not exist."""
+    """One offset to write."""
 
     store: StoreName
     tp: TopicPartition
     position: int
-    _: KW_ONLY
-    before: Committed
-    version: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,10 +433,9 @@ def left_to_write(plan: GroupPlan, now: GroupSnapshot) -> Left:
         elif row.target is None or _now(now, row.tp, plan.goal) == row.target:
             done.append(row.tp)
         else:
-            version = row.zookeeper.version if plan.goal == "zookeeper" and row.zookeeper is not None else None
-            writes.append(Write(plan.goal, row.tp, row.target, before=row.held(plan.goal), version=version))
+            writes.append(Write(plan.goal, row.tp, row.target))
     holding = {row.tp: row.target for row in plan.rows if row.target is not None and plan.goal == "kafka"}
-    touches = tuple(Write("kafka", tp, holding[tp], before=holding[tp]) for tp in done if tp in holding)
+    touches = tuple(Write("kafka", tp, holding[tp]) for tp in done if tp in holding)
     return Left(tuple(writes), tuple(done), tuple(stale), touches)
 
 

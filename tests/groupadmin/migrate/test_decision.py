@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groupadmin.migrate.rules.groupplan import Policies, decide, left_to_write, make_plan, missing, plan_group
+from groupadmin.migrate.stepwrites import copying
 from groupadmin.snapshot.model import Foreign, GroupSnapshot, KafkaRow, TopicRow, ZkRow
 from kafkawire.model import BrokerPartition, TopicPartition
 from zkconsumer.offsets.store import NONE, Unknown
@@ -247,7 +248,7 @@ def test_groups_are_planned_in_any_order():
 def test_what_is_there_already_is_done_and_not_written_again():
     plan = plan_group(group(50), REFUSE)
     left = left_to_write(plan, group(50))
-    assert [(write.store, write.position, write.before) for write in left.writes] == [("kafka", 50, NONE)]
+    assert [(write.store, write.position) for write in left.writes] == [("kafka", 50)]
     left = left_to_write(plan, group(50, 50))
     assert (left.writes, left.done, left.stale) == ((), (A,), ())
     assert missing(plan, group(50)) == ["t/0 should hold 50: kafka holds none"]
@@ -258,7 +259,7 @@ def test_what_is_there_already_is_done_and_not_written_again():
 def test_what_kafka_holds_as_planned_is_committed_again_so_that_it_does_not_expire():
     for snapshot in (group(50, 50), group(None, 50)):
         left = left_to_write(plan_group(snapshot, REFUSE), snapshot)
-        assert [(w.store, w.position, w.before) for w in left.touches] == [("kafka", 50, 50)]
+        assert [(w.store, w.position) for w in left.touches] == [("kafka", 50)]
     assert left_to_write(plan_group(group(50), REFUSE), group(50)).touches == ()
     assert left_to_write(plan_group(group(), REFUSE), group()).touches == ()
     back = plan_group(group(50, 50), REFUSE, "to-zookeeper")
@@ -296,10 +297,12 @@ def test_a_plan_carried_out_long_ago_never_puts_an_older_number_over_a_newer():
 
 
 def test_zookeeper_is_written_by_version_or_created():
-    left = left_to_write(plan_group(group(50, 60), Policies("kafka"), "to-zookeeper"), group(50, 60))
-    assert [(w.store, w.position, w.version) for w in left.writes] == [("zookeeper", 60, 3)]
-    left = left_to_write(plan_group(group(None, 60), REFUSE, "to-zookeeper"), group(None, 60))
-    assert [(w.store, w.position, w.version) for w in left.writes] == [("zookeeper", 60, None)]
+    plan = plan_group(group(50, 60), Policies("kafka"), "to-zookeeper")
+    (write,) = copying(plan, left_to_write(plan, group(50, 60)))
+    assert (write.store, write.position, write.node.version) == ("zookeeper", 60, 3)
+    plan = plan_group(group(None, 60), REFUSE, "to-zookeeper")
+    (write,) = copying(plan, left_to_write(plan, group(None, 60)))
+    assert (write.store, write.position, write.node) == ("zookeeper", 60, None)
 
 
 def test_our_own_write_to_zookeeper_is_not_stale():
@@ -332,7 +335,7 @@ def test_no_policy_writes_a_number_from_nowhere_or_outside_the_log(
         assert bounded
         assert 10 <= write.position <= 100
         assert write.store == plan.goal
-        assert write.position != write.before
+        assert write.position != decision.held(plan.goal)
     if Unknown in (type(zookeeper), type(kafka)):
         assert decision.open
     if zookeeper is NONE and kafka is NONE:
