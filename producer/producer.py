@@ -128,7 +128,7 @@ class Producer:
                 calls=self._callbacks,
             )
         self._input: Appender | HandlerQueue = self._queue or appender
-        self._totals = Totals(self._accumulator, self._dispatcher, self._queue)
+        self._reported_lost = 0  # of counts.maybe_lost
         self._metrics = ProducerMetrics(config.client_id, self._snapshot) if config.metrics_enable else None
         self._starting = threading.Lock()
         self._started = self._closed = self._forked = False
@@ -264,7 +264,7 @@ class Producer:
             if self._queue is not None:
                 self._queue.flush(timeout_s)
             self._hub.call(self._dispatcher.flush, max(0.0, until - now()))
-            self._totals.report(self.counts.pending, timeout_s, self._closed)
+            self._report(self.counts.pending, timeout_s)
 
     def close(self, timeout_s: float = 30.0) -> None:
         """Flush within timeout_s, then end.  Raises SendFailed as flush() does."""
@@ -290,7 +290,27 @@ class Producer:
             self._callbacks.close(max(CALLBACKS_S, until - now()))
         finally:
             self._hub.stop()
-        self._totals.report(left, timeout_s, self._closed)
+        self._report(left, timeout_s)
+
+    def _report(self, left: int, timeout_s: float) -> None:
+        """Raise SendFailed for messages that failed since the last report, and for `left` pending messages after
+        timeout_s."""
+        failed, first = self._accumulator.failures()
+        failed -= left if self._closed else 0  # the pending ones have failed by then, too
+        lost = self.counts.maybe_lost - self._reported_lost
+        self._reported_lost += lost
+        if failed <= 0 and not left and not lost:
+            return
+        bad = f"{failed} messages were not stored; the first reason: {first}" if failed > 0 else ""
+        late = f"{left} messages are not acknowledged after {timeout_s:g} s" if left else ""
+        gone = ""
+        if lost:
+            gone = (
+                f"{lost} messages may be lost: they were sent, no broker acknowledges them, and their connection broke"
+            )
+        raise SendFailed(
+            "; ".join(filter(None, (bad, late, gone))), first or (TimeoutError(late) if late else LinkLost(gone))
+        )
 
     def __enter__(self) -> Producer:
         self.start()
@@ -331,7 +351,17 @@ class Producer:
     @property
     def counts(self) -> Counts:
         """Return counts of messages so far: sent = acked + failed + pending."""
-        return self._totals.counts
+        counts, queue = self._accumulator.counts, self._queue
+        if self._dispatcher.counters is not None and self._dispatcher.counters.maybe_lost:
+            counts = replace(counts, maybe_lost=self._dispatcher.counters.maybe_lost)
+        if queue is None:
+            return counts
+        return replace(
+            counts,
+            sent=counts.sent + queue.waiting + queue.handled + queue.dropped,
+            acked=counts.acked + queue.handled,
+            failed=counts.failed + queue.dropped,
+        )
 
     @property
     def pending(self) -> int:
@@ -352,49 +382,3 @@ class Producer:
     def sizes(self) -> dict[str, TopicSizes]:
         """Return message sizes of each topic: a histogram, and the fetch.message.max.bytes that consumers need."""
         return dict(self._dispatcher.sizes.topics)
-
-
-class Totals:
-    """Counts of all messages, and the failures that flush() and close() report, each once.  queue: the handlers'."""
-
-    def __init__(self, accumulator: Accumulator, dispatcher: Dispatcher, queue: HandlerQueue | None) -> None:
-        self._accumulator, self._dispatcher, self._queue = accumulator, dispatcher, queue
-        self._reported_lost = 0  # of counts.maybe_lost
-
-    @property
-    def counts(self) -> Counts:
-        """Return counts of messages so far: sent = acked + failed + pending."""
-        counts, queue = self._accumulator.counts, self._queue
-        if self._dispatcher.counters is not None and self._dispatcher.counters.maybe_lost:
-            counts = replace(counts, maybe_lost=self._dispatcher.counters.maybe_lost)
-        if queue is None:
-            return counts
-        return replace(
-            counts,
-            sent=counts.sent + queue.waiting + queue.handled + queue.dropped,
-            acked=counts.acked + queue.handled,
-            failed=counts.failed + queue.dropped,
-        )
-
-    def report(self, left: int, timeout_s: float, closed: bool) -> None:
-        """Raise SendFailed for messages that failed since the last report, and for `left` pending messages after
-        timeout_s.
-
-        closed: the pending ones have failed by now, too.
-        """
-        failed, first = self._accumulator.failures()
-        failed -= left if closed else 0
-        lost = self.counts.maybe_lost - self._reported_lost
-        self._reported_lost += lost
-        if failed <= 0 and not left and not lost:
-            return
-        bad = f"{failed} messages were not stored; the first reason: {first}" if failed > 0 else ""
-        late = f"{left} messages are not acknowledged after {timeout_s:g} s" if left else ""
-        gone = ""
-        if lost:
-            gone = (
-                f"{lost} messages may be lost: they were sent, no broker acknowledges them, and their connection broke"
-            )
-        raise SendFailed(
-            "; ".join(filter(None, (bad, late, gone))), first or (TimeoutError(late) if late else LinkLost(gone))
-        )

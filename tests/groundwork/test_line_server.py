@@ -187,7 +187,7 @@ def test_a_lock_is_no_link_to_a_file_elsewhere(serve: Callable[..., Served], tmp
 
 def test_what_is_no_socket_is_not_replaced(serve: Callable[..., Served], tmp_path: Path) -> None:
     (tmp_path / "s").write_text("precious")
-    with pytest.raises(OSError, match="is no socket"):
+    with pytest.raises(OSError, match="is not a socket"):
         serve(twice, None).start(tmp_path / "s")
     assert (tmp_path / "s").read_text() == "precious"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from groundwork.yamltext import YamlRefused, yaml_values
+from groundwork.optionfiles import YamlRefused, yaml_values
 
 
 def test_values_are_those_of_safe_load():

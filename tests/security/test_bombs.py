@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from groundwork.httpserver import BadRequest, parse
+from groundwork.optionfiles import YamlRefused, yaml_values
 from groundwork.options import OptionError
-from groundwork.yamltext import YamlRefused, yaml_values
 from kafkawire.compression import GZIP, LZ4, SNAPPY, ZSTD, compress, opened
 from kafkawire.errors import CorruptMessage, RemoteError, SetTooLarge
 from kafkawire.formats import mixed

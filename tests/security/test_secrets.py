@@ -24,8 +24,8 @@ import producer
 import sparkpipeline
 import zkconsumer
 from groundwork.logs import KazooLog, set_up_logging
+from groundwork.optionfiles import YamlRefused, yaml_values
 from groundwork.options import OptionError, Options, Secret, load, reference, specs
-from groundwork.yamltext import YamlRefused, yaml_values
 from groundwork.zksecurity import ZkSecurity
 from kafkawire.net.security import Sasl, Security
 from kafkawire.net.tls import Tls
