@@ -278,5 +278,5 @@ def test_a_name_that_is_not_listed_is_refused_at_every_address(tasks: TaskGroup)
 def test_headers_are_found_by_their_names_in_lower_case() -> None:
     request = parse(b"GET / HTTP/1.0\r\nACCEPT:  a \r\nX-B: c: d")
     assert (request.method, request.path, dict(request.headers)) == ("GET", "/", {"accept": "a", "x-b": "c: d"})
-    with pytest.raises(BadRequest, match="malformed HTTP/1.1 request"):
+    with pytest.raises(BadRequest, match=r"malformed HTTP/1\.1 request"):
         parse(b"GET / SPDY/3")
