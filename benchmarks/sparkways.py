@@ -29,10 +29,10 @@ from kafkawire import kernels
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
-from sparkpipeline.reading.fetcher import read_many
-from sparkpipeline.reading.options import COLUMNS, ReadOptions
-from sparkpipeline.session import spark_session
+from sparkpipeline.reading.rangefetcher import read_many
+from sparkpipeline.reading.readoptions import COLUMNS, ReadOptions
 from sparkpipeline.source.schema import schema_text
+from sparkpipeline.sparksession import spark_session
 
 CONSTANT_BYTES = 4 << 20  # of values in a record batch
 FETCH_BYTES = 4 << 20  # for all; a broker of 0.8.2 looks for the position of each fetch

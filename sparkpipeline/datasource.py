@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource
 
 from sparkpipeline.errors import coded
-from sparkpipeline.source.options import PLAN, SECRET, checked_options, without_passwords
 from sparkpipeline.source.schema import columns_by_default, struct_type
+from sparkpipeline.source.sourceoptions import PLAN, SECRET, checked_options, without_passwords
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -170,7 +170,7 @@ def target(shared_clusters: Shared) -> ClusterClient:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """This worker's Spark session: local[2], a task that fails is tried once more.  Seven seconds the first time."""
-    from sparkpipeline.session import spark_session
+    from sparkpipeline.sparksession import spark_session
 
     quiet = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2", "spark.driver.host": "127.0.0.1",
              "spark.driver.bindAddress": "127.0.0.1", "spark.driver.memory": "1g"}  # fmt: skip

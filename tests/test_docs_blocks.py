@@ -29,7 +29,7 @@ from mirrormaker.config import from_yaml
 from mirrormaker.options import SourceOptions
 from producer.config import ProducerConfig
 from sparkpipeline.load.config import config_of
-from sparkpipeline.stages.config import read_pipeline
+from sparkpipeline.stages.pipelinefile import read_pipeline
 from tests.docpages import PAGES, ROOT, Block, blocks
 from tests.fakes.helppages import code_of_help
 

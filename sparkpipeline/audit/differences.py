@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import BEHIND, CUT, DUPLICATED, FOREIGN, MISSING, GroupKey, MessageGroup
+from sparkpipeline.audit.messagematching import BEHIND, CUT, DUPLICATED, FOREIGN, MISSING, GroupKey, MessageGroup
 from sparkpipeline.audit.windows import label
 
 REORDERED, MOVED, CHANGED, UNEQUAL = "reordered", "moved", "changed", "unequal"

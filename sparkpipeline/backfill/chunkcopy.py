@@ -35,17 +35,17 @@ from producer.config import ProducerConfig
 from producer.partitioners import Sticky
 from producer.rows import Row
 from producer.verdicts import unknown_outcome
-from sparkpipeline.backfill.logends import stable_ends
+from sparkpipeline.backfill.backfillplan import Copied
 from sparkpipeline.backfill.parts import before, damaged, indexed, parts
-from sparkpipeline.backfill.plan import Copied
+from sparkpipeline.backfill.stableends import stable_ends
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NotDelivered, OptionRefused, Refused
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.fetcher import read_sets
-from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.sink.rows import KEYS_KEPT, by_key
-from sparkpipeline.sink.sender import TaskSender
+from sparkpipeline.reading.rangefetcher import read_sets
+from sparkpipeline.reading.readoptions import ReadOptions
+from sparkpipeline.sink.rowsender import KEYS_KEPT, by_key
+from sparkpipeline.sink.tasksender import TaskSender
 
 log = logging.getLogger(__name__)
 MAX_UNSTABLE_S = 120.0  # how long a target's log may move before another writer is assumed

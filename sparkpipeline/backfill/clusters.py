@@ -9,16 +9,16 @@ from typing import Any, Literal, cast, get_args
 
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
-from sparkpipeline.backfill.plan import Request
+from sparkpipeline.backfill.backfillplan import Request
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import EntryBoundaries
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.addresses import find_access
+from sparkpipeline.driver.brokeraddresses import find_access
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
-from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.source.cluster import access_of, brokers_of
-from sparkpipeline.source.options import SourceOptions, checked_options, read_options
+from sparkpipeline.reading.readoptions import ReadOptions
+from sparkpipeline.sink.sinkoptions import SinkOptions
+from sparkpipeline.source.querycluster import access_of, brokers_of
+from sparkpipeline.source.sourceoptions import SourceOptions, checked_options, read_options
 
 Storage = Literal["zookeeper", "kafka", "dual"]
 
@@ -101,7 +101,7 @@ class HandOver:
 
     def write(self, until: Mapping[TopicPartition, int]) -> None:
         """Write the ends as the group's offsets, and read them back.  Raises the exceptions of check, and Mismatch."""
-        from sparkpipeline.driver.groups import write_offsets
+        from sparkpipeline.driver.groupoffsets import write_offsets
 
         self.check(until)
         with self._zookeeper() as zk:
@@ -116,7 +116,7 @@ class HandOver:
                            group=self.group, positions=len(wrong))  # fmt: skip
 
     def _nobody_at_work(self, zk: Any | None) -> None:
-        from sparkpipeline.driver.groups import group_members, group_owners
+        from sparkpipeline.driver.groupoffsets import group_members, group_owners
 
         members = group_members(self.group, self._sides.source)
         if members:
@@ -136,7 +136,7 @@ class HandOver:
             )  # fmt: skip
 
     def _read(self, zk: Any) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.driver.groups import read_offsets
+        from sparkpipeline.driver.groupoffsets import read_offsets
         from zkconsumer.offsets.store import NONE
 
         found = read_offsets(self.group, self._tps, self._storage, access=self._sides.source, zk=zk)
@@ -151,7 +151,7 @@ class HandOver:
     @contextmanager
     def _zookeeper(self) -> Iterator[Any]:
         """Yield the source's ZooKeeper; None if there is none, or none was given."""
-        from sparkpipeline.driver.zookeeper import zookeeper_of
+        from sparkpipeline.driver.zkclient import zookeeper_of
 
         if self._sides.source_options.zookeeper_connect is None and self._storage == "kafka":
             yield None

@@ -15,10 +15,10 @@ import json
 
 from groundwork.decimals import decimal_int
 from groundwork.failpoints import failpoint
-from sparkpipeline.backfill.plan import BackfillPlan, Done
+from sparkpipeline.backfill.backfillplan import BackfillPlan, Done
 from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.model import utc
+from sparkpipeline.ledger.manifests import utc
 
 
 class BackfillFolder:

@@ -12,7 +12,7 @@ import click
 from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, write
 from kafkawire.matching import SOURCE, TARGET
-from sparkpipeline.audit.clusters import (
+from sparkpipeline.audit.auditbounds import (
     AuditBounds,
     Limit,
     Side,
@@ -23,10 +23,10 @@ from sparkpipeline.audit.clusters import (
     reading,
     windows_of,
 )
+from sparkpipeline.audit.audittasks import MESSAGE_BYTES
+from sparkpipeline.audit.clusteraudit import AuditRequest, compare
 from sparkpipeline.audit.differences import COLUMNS, KINDS, AuditResult, Offsets, document, mismatches
-from sparkpipeline.audit.job import AuditRequest, compare
-from sparkpipeline.audit.loaded import compare_files
-from sparkpipeline.audit.tasks import MESSAGE_BYTES
+from sparkpipeline.audit.fileaudit import compare_files
 from sparkpipeline.audit.windows import BLOCK
 from sparkpipeline.audit.windows import KINDS as WINDOWS
 from sparkpipeline.commands.common import (
@@ -39,9 +39,9 @@ from sparkpipeline.commands.common import (
     whole_name,
     write_report,
 )
-from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.commands.sparkprogress import SparkProgress
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source.offsets import in_order
+from sparkpipeline.source.offsetbounds import in_order
 
 NAME = "sparkpipeline audit"  # of its session
 

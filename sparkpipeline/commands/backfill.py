@@ -15,8 +15,8 @@ from groundwork.commands import Command, execute_option, go_ahead, output_option
 from groundwork.output import EXIT, Progress, fail, write
 from groundwork.sentences import counted
 from kafkawire.dialects import dialect
-from sparkpipeline.backfill.job import Backfill, bound
-from sparkpipeline.backfill.plan import BYTES_OF_07, Done, Lane, Request
+from sparkpipeline.backfill.backfilljob import Backfill, bound
+from sparkpipeline.backfill.backfillplan import BYTES_OF_07, Done, Lane, Request
 from sparkpipeline.cluster.access import AUTO, release_or_auto
 from sparkpipeline.commands.common import (
     report_option,

@@ -51,7 +51,7 @@ def failure(exc: Exception) -> Failure | None:
         return Failure(ended, EXIT["runtime"])
     if type(exc).__module__.partition(".")[0] not in SPARKS:
         return None
-    from sparkpipeline.stages.programs import first_line
+    from sparkpipeline.stages.stageprograms import first_line
 
     return Failure(f"Spark failed: {first_line(exc)}", EXIT["runtime"])
 

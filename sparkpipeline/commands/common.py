@@ -20,8 +20,8 @@ from groundwork.commands import key_values, option_block
 from groundwork.durable import LONGEST
 from groundwork.output import Progress, print_note
 from sparkpipeline.errors import OptionRefused, sentence_in
-from sparkpipeline.session import UNDER_SUBMIT, jvm_end, register, stop_session
-from sparkpipeline.session import quiet_session as spark_session
+from sparkpipeline.sparksession import UNDER_SUBMIT, jvm_end, register, stop_session
+from sparkpipeline.sparksession import quiet_session as spark_session
 
 F = TypeVar("F", bound=Callable[..., Any])
 JVM_ENDS_S = 2.0  # from a lost connection to the end of the process

@@ -36,14 +36,15 @@ from sparkpipeline.commands.common import (
     tell,
     write_report,
 )
-from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.commands.sparkprogress import SparkProgress
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, PipelineError, Refused
 from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.reports import files_of, status_of
-from sparkpipeline.load.cluster import connected, must_answer, take_snapshot
 from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome, open_ledger, run_load
+from sparkpipeline.load.loadcluster import connected, must_answer, take_snapshot
+from sparkpipeline.load.loadplan import in_order
 from sparkpipeline.load.operations import (
     CompactWanted,
     InitWanted,
@@ -57,9 +58,8 @@ from sparkpipeline.load.operations import (
     run_rewind,
 )
 from sparkpipeline.load.operations import verify as verify_load
-from sparkpipeline.load.plan import in_order
 from sparkpipeline.load.rewind import time_of
-from sparkpipeline.source.offsets import parse_offsets
+from sparkpipeline.source.offsetbounds import parse_offsets
 
 job_argument = click.argument("job", type=click.Path(dir_okay=False, path_type=Path))
 

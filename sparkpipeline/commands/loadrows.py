@@ -7,11 +7,11 @@ from typing import Any
 
 from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
-from sparkpipeline.ledger.model import Manifest, Plan, utc
+from sparkpipeline.ledger.manifests import Manifest, Plan, utc
 from sparkpipeline.ledger.reports import Status
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome
-from sparkpipeline.load.plan import COMPACT, LOAD, REWIND, LoadPlan, LogBounds
+from sparkpipeline.load.loadplan import COMPACT, LOAD, REWIND, LoadPlan, LogBounds
 
 BATCH = (
     "batch",

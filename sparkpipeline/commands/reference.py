@@ -14,9 +14,9 @@ from groundwork.options import Options, reference, specs
 from groundwork.optionvalues import Option
 from kafkawire.securityoptions import SecurityOptions
 from sparkpipeline.load.config import LoadConfig
-from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, SourceOptions
-from sparkpipeline.stages.config import PipelineFile
+from sparkpipeline.sink.sinkoptions import SinkOptions
+from sparkpipeline.source.sourceoptions import OF_SPARK, REFUSED, WITHOUT_EFFECT, SourceOptions
+from sparkpipeline.stages.pipelinefile import PipelineFile
 
 HEAD = "| option | default | meaning |\n|---|---|---|\n"
 NO_DEFAULT = {"kafka.bootstrap.servers": "required, or zookeeper.connect"}

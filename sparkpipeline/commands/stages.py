@@ -27,16 +27,23 @@ from sparkpipeline.commands.common import (
     tell,
     write_report,
 )
-from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.commands.sparkprogress import SparkProgress
 from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.base import needs_spark
-from sparkpipeline.ledger.model import utc
+from sparkpipeline.ledger.manifests import utc
 from sparkpipeline.ledger.reports import OPEN, BatchRow, batches_of
-from sparkpipeline.stages.config import Pipeline, read_pipeline
 from sparkpipeline.stages.inputs import PipelineLedgers, wants_spark
+from sparkpipeline.stages.pipelinefile import Pipeline, read_pipeline
+from sparkpipeline.stages.pipelinerun import (
+    NODE_COLUMNS,
+    PipelineRun,
+    check_names,
+    exit_of,
+    idle_reports,
+    import_from_folder,
+)
 from sparkpipeline.stages.preview import PREVIEW_COLUMNS, Preview
-from sparkpipeline.stages.programs import program_of
-from sparkpipeline.stages.run import NODE_COLUMNS, PipelineRun, check_names, exit_of, idle_reports, import_from_folder
+from sparkpipeline.stages.stageprograms import program_of
 
 BATCH_COLUMNS = ("name", "batch", "kind", "state", "at", "files", "rows", "bytes", "supersedes", "attempts", "why")
 pipeline_argument = click.argument("pipeline", type=click.Path(dir_okay=False, path_type=Path))

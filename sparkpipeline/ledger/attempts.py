@@ -27,7 +27,7 @@ from typing import Any
 from groundwork.jsontext import json_value
 from sparkpipeline.errors import Missing
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.model import utc
+from sparkpipeline.ledger.manifests import utc
 from sparkpipeline.paths import Layout, attempt_of
 
 FOR_COMMIT, FOR_NOTHING = "commit", "nothing"

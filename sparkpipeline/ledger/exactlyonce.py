@@ -22,7 +22,7 @@ from groundwork.failpoints import failpoint
 from groundwork.installed import own_version
 from sparkpipeline.errors import OptionRefused, PipelineError
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import Manifest, Plan, StagedBatch
 
 Tell = Callable[[str], None]  # takes sentences for the operator
 POINTS = (  # where a process may end; each name is a fail point

@@ -20,7 +20,7 @@ from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempts, made
 from sparkpipeline.ledger.base import normal_base
 from sparkpipeline.ledger.files import Files, info
-from sparkpipeline.ledger.model import ABANDONED, BatchFile, Manifest, Plan, check_files, check_plan
+from sparkpipeline.ledger.manifests import ABANDONED, BatchFile, Manifest, Plan, check_files, check_plan
 from sparkpipeline.ledger.snapshots import Live, Snapshots, Sum, fold
 from sparkpipeline.paths import Layout, batch_of
 

@@ -7,7 +7,7 @@ Two things that ORC does to timestamps, and what is done about them:
 
     it loses the sign of one less than a second before 1970   -1 ms, Kafka's "none", is null in files
     it keeps the wall clock of the JVM's time zone, and a     a load is refused where the driver's zone is not UTC
-    JVM in another zone reads another moment                  (load/output.py)
+    JVM in another zone reads another moment                  (load/outputformat.py)
 """
 
 from __future__ import annotations

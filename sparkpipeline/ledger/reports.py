@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.attempts import Attempt
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import LiveFile, Manifest
+from sparkpipeline.ledger.manifests import LiveFile, Manifest
 from sparkpipeline.paths import batch_of
 
 DATA, TRASH, MOVING = "data", "trash", "moving"

@@ -18,7 +18,7 @@ from groundwork.failpoints import failpoint
 from groundwork.jsontext import json_value
 from sparkpipeline.errors import LedgerDamaged, Missing
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.model import FORMAT, LiveFile, Manifest, live_file
+from sparkpipeline.ledger.manifests import FORMAT, LiveFile, Manifest, live_file
 from sparkpipeline.paths import Layout, batch_of
 
 KEPT = 3

@@ -17,12 +17,12 @@ from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, LiveFile, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, LiveFile, Plan, StagedBatch
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.hourrules import HourRule
-from sparkpipeline.load.plan import COMPACT
+from sparkpipeline.load.loadplan import COMPACT
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, FinalName, Hour
 from sparkpipeline.source.schema import struct_type

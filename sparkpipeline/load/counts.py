@@ -32,11 +32,11 @@ from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.ledger.formats import FileFormat
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import own_time
-from sparkpipeline.load.plan import LoadPlan
+from sparkpipeline.load.loadplan import LoadPlan
 from sparkpipeline.load.staging import Observed, ReadAgain
 from sparkpipeline.paths import StagedName, tail
 from sparkpipeline.ranges import OffsetRange, partition_key
-from sparkpipeline.reading.damage import DamagedEntry
+from sparkpipeline.reading.damagelog import DamagedEntry
 from sparkpipeline.source.schema import struct_type
 
 Reader = Callable[[OffsetRange], ReadAgain]  # reads a range once more

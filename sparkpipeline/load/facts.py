@@ -5,7 +5,7 @@ of the job.
     passed      of the same: the latest time, in ms, that the position has certainly passed (hours.py)
     averages    bytes of a message by topic, as last loaded: what limits and tasks are estimated with
     logs        of partitions: what the log that the position belongs to is known by (logmarks.py)
-    output      how the job's files are written (output.py): format, columns; none while it has none
+    output      how the job's files are written (outputformat.py): format, columns; none while it has none
     set_back    of partitions whose position was set back: the batch that did it, the last one (rewind.py)
     ranges      of the batch: start, until, rows, gaps, lost, bytes, first, last, crc (sum of CRC-32 of values);
                 min_ms, max_ms of rows that have a time of their own; no_time: rows in the hour of the plan instead
@@ -27,9 +27,9 @@ from typing import Any
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged
-from sparkpipeline.ledger.model import Manifest
+from sparkpipeline.ledger.manifests import Manifest
 from sparkpipeline.load.counts import RangeCount
-from sparkpipeline.load.plan import Gap, LoadPlan, Marks, Positions, flat, marks_in, marks_rows, nested
+from sparkpipeline.load.loadplan import Gap, LoadPlan, Marks, Positions, flat, marks_in, marks_rows, nested
 from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Hour
 from sparkpipeline.ranges import partition_key

@@ -31,9 +31,9 @@ from groundwork.named import NotLoaded, load_named
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.files import Files
-from sparkpipeline.ledger.model import LiveFile, utc
+from sparkpipeline.ledger.manifests import LiveFile, utc
 from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, HourRule
-from sparkpipeline.load.plan import LogBounds, Positions
+from sparkpipeline.load.loadplan import LogBounds, Positions
 from sparkpipeline.paths import FinalName, Hour
 
 LATEST_MS = 253402300799999  # the end of the year 9999

@@ -16,8 +16,8 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from groundwork.sentences import counted as counted_words
-from sparkpipeline.driver.groups import group_owners, write_offsets
-from sparkpipeline.driver.zookeeper import lock
+from sparkpipeline.driver.groupoffsets import group_owners, write_offsets
+from sparkpipeline.driver.zkclient import lock
 from sparkpipeline.errors import (
     DataLoss,
     Mismatch,
@@ -34,9 +34,14 @@ from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load import compaction, hours
-from sparkpipeline.load.cluster import (
+from sparkpipeline.load.config import QUARANTINE, LoadConfig
+from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
+from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
+from sparkpipeline.load.hourrules import CALLABLE, HourRule
+from sparkpipeline.load.hours import own_time
+from sparkpipeline.load.loadcluster import (
     Cluster,
     ClusterSnapshot,
     TaskPlanner,
@@ -45,21 +50,16 @@ from sparkpipeline.load.cluster import (
     sampled_averages,
     take_snapshot,
 )
-from sparkpipeline.load.config import QUARANTINE, LoadConfig
-from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
-from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
-from sparkpipeline.load.hourrules import CALLABLE, HourRule
-from sparkpipeline.load.hours import own_time
+from sparkpipeline.load.loadplan import COMPACT, INIT, KINDS, LOAD, LoadPlan, Marks, Positions, in_order
 from sparkpipeline.load.logmarks import check_logs, marks_of
-from sparkpipeline.load.output import check_output, check_zone, output_after, output_work
-from sparkpipeline.load.plan import COMPACT, INIT, KINDS, LOAD, LoadPlan, Marks, Positions, in_order
-from sparkpipeline.load.planner import due, up_to
+from sparkpipeline.load.nextbatch import due, up_to
+from sparkpipeline.load.outputformat import check_output, check_zone, output_after, output_work
 from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
 from sparkpipeline.load.rowtimes import check_times, gathered, gathered_sentences, sentences, topic_times
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
 from sparkpipeline.paths import ENDINGS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
-from sparkpipeline.reading.damage import DamagedEntry
+from sparkpipeline.reading.damagelog import DamagedEntry
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]  # what, tasks, rows, bytes: shown while it runs
 SETTINGS = {  # of the session, whatever it was started with: hours and files depend on them

@@ -24,9 +24,9 @@ from typing import Any
 from kafkawire.errors import BrokerError, LinkLost, WireError
 from kafkawire.model import Broker, Message, MessageSet, TopicPartition
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.groups import topic_creations
+from sparkpipeline.driver.groupoffsets import topic_creations
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange
-from sparkpipeline.load.plan import LogMark, Marks, in_order
+from sparkpipeline.load.loadplan import LogMark, Marks, in_order
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.refusals import MessageTooLarge
 from zkconsumer.simple import SimpleConsumer

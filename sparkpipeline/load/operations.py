@@ -17,7 +17,7 @@ from typing import Any
 from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.boundaries import EntryBoundaries
-from sparkpipeline.driver.groups import read_offsets
+from sparkpipeline.driver.groupoffsets import read_offsets
 from sparkpipeline.errors import LedgerDamaged, Mismatch, OffsetOutOfRange, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger import verification as verifying
 from sparkpipeline.ledger.base import needs_spark
@@ -25,10 +25,9 @@ from sparkpipeline.ledger.exactlyonce import Tell
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.ledger.formats import FORMATS, by_ending
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import LiveFile, Plan
+from sparkpipeline.ledger.manifests import LiveFile, Plan
 from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.load import compaction
-from sparkpipeline.load.cluster import connected
 from sparkpipeline.load.compaction import FileGroup
 from sparkpipeline.load.config import LoadConfig, Storage
 from sparkpipeline.load.facts import JobState
@@ -43,12 +42,13 @@ from sparkpipeline.load.job import (
     run,
     unwatched,
 )
-from sparkpipeline.load.output import output_work
-from sparkpipeline.load.plan import INIT, REWIND, LoadPlan, LogBounds, Marks, Positions, in_order
+from sparkpipeline.load.loadcluster import connected
+from sparkpipeline.load.loadplan import INIT, REWIND, LoadPlan, LogBounds, Marks, Positions, in_order
+from sparkpipeline.load.outputformat import output_work
 from sparkpipeline.load.rewind import Rewind, loaded_files, of_earlier_log, rewind
 from sparkpipeline.paths import ENDINGS, FinalName
 from sparkpipeline.ranges import partition_of
-from sparkpipeline.source.offsets import EARLIEST, LATEST
+from sparkpipeline.source.offsetbounds import EARLIEST, LATEST
 from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
 
 

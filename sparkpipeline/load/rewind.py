@@ -19,9 +19,9 @@ from groundwork.sentences import iso_ms
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import LiveFile
+from sparkpipeline.ledger.manifests import LiveFile
 from sparkpipeline.load.facts import JobState
-from sparkpipeline.load.plan import COMPACT, LogBounds, Positions, in_order
+from sparkpipeline.load.loadplan import COMPACT, LogBounds, Positions, in_order
 from sparkpipeline.paths import HOUR_MS, FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
 

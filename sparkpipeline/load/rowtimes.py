@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from groundwork.sentences import counted
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.model import utc
+from sparkpipeline.ledger.manifests import utc
 from sparkpipeline.load.counts import CountedFile, RangeCount
 from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, OF_PLAN, HourRule
 from sparkpipeline.paths import Hour, hour_at

@@ -16,13 +16,13 @@ from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.hours import hour_columns
-from sparkpipeline.load.plan import LoadPlan
+from sparkpipeline.load.loadplan import LoadPlan
 from sparkpipeline.paths import STAGED_BY
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.damage import DamagedEntry, DamageLog
-from sparkpipeline.reading.fetcher import read_many
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.damagelog import DamagedEntry, DamageLog
 from sparkpipeline.reading.pieces import pieces_of
+from sparkpipeline.reading.rangefetcher import read_many
+from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.schema import columns_by_default, counted
 

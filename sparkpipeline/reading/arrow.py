@@ -2,7 +2,7 @@
 
 No Python object a row: keys and values come out of kafkawire.columns, offsets and times are buffers already or made
 into one at once, what repeats is a view of a column made before.  While one set is decoded the broker already sends
-the next (fetcher.py).
+the next (rangefetcher.py).
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from kafkawire.protocol.buffers import Buffers
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CorruptData
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.damage import DamageLog
-from sparkpipeline.reading.fetcher import read_many
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.damagelog import DamageLog
 from sparkpipeline.reading.pieces import Piece, accounting, covering, grouped, pieces_of
+from sparkpipeline.reading.rangefetcher import read_many
+from sparkpipeline.reading.readoptions import ReadOptions
 
 MILLIS = pa.timestamp("ms", tz="UTC")
 MICROS = pa.timestamp("us", tz="UTC")

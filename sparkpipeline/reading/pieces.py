@@ -19,8 +19,8 @@ from kafkawire.errors import CorruptMessage, LibraryMissing
 from kafkawire.model import MessageSet
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.damage import DamagedEntry, DamageLog, behind_damage
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.damagelog import DamagedEntry, DamageLog, behind_damage
+from sparkpipeline.reading.readoptions import ReadOptions
 
 
 @dataclass(frozen=True, slots=True)

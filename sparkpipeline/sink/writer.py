@@ -22,11 +22,11 @@ from kafkawire.errors import LibraryMissing
 from producer.config import ProducerConfig
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.addresses import find_access
+from sparkpipeline.driver.brokeraddresses import find_access
 from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, UnknownPartition, coded
-from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.sink.rows import Columns, RowSender, columns_of
-from sparkpipeline.sink.sender import TaskSender
+from sparkpipeline.sink.rowsender import Columns, RowSender, columns_of
+from sparkpipeline.sink.sinkoptions import SinkOptions
+from sparkpipeline.sink.tasksender import TaskSender
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter

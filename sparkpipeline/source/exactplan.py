@@ -22,9 +22,9 @@ from kafkawire.net.tls import Tls
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.source.options import PLAN, SECRET
+from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.source.schema import TYPES, struct_type
+from sparkpipeline.source.sourceoptions import PLAN, SECRET
 
 T = TypeVar("T")
 

@@ -29,13 +29,13 @@ from sparkpipeline.cluster.boundaries import EntryBoundaries, ends_at_boundaries
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, UnknownPartition
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.cluster import GroupOffsets
-from sparkpipeline.source.offsets import Bound, Fixed, Offsets, Time, in_order, offsets_text
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.offsetbounds import Bound, Fixed, Offsets, Time, in_order, offsets_text
+from sparkpipeline.source.querycluster import GroupOffsets
+from sparkpipeline.source.readtasks import sample_sizes
 from sparkpipeline.source.resolver import resolve_start
+from sparkpipeline.source.sourceoptions import SourceOptions
 from sparkpipeline.source.statedir import first_start
 from sparkpipeline.source.subscription import Subscription
-from sparkpipeline.source.tasks import sample_sizes
 
 log = logging.getLogger(__name__)
 

@@ -19,11 +19,11 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, coded
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.cluster import access_of, brokers_of, group_offsets
-from sparkpipeline.source.offsets import offsets_text, parse_offsets
-from sparkpipeline.source.options import SourceOptions, checked_options
+from sparkpipeline.source.offsetbounds import offsets_text, parse_offsets
+from sparkpipeline.source.querycluster import access_of, brokers_of, group_offsets
+from sparkpipeline.source.readtasks import RangesPartition, partitions_of, read_partition, read_ranges_of
 from sparkpipeline.source.schema import columns_of
-from sparkpipeline.source.tasks import RangesPartition, partitions_of, read_partition, read_ranges_of
+from sparkpipeline.source.sourceoptions import SourceOptions, checked_options
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

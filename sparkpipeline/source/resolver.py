@@ -18,9 +18,9 @@ from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, NoTimestamp, OffsetOutOfRange, OptionRefused, Refused
-from sparkpipeline.source.cluster import GroupOffsets
-from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Time, Times, in_order
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.source.offsetbounds import EARLIEST, LATEST, Bound, Fixed, Offsets, Time, Times, in_order
+from sparkpipeline.source.querycluster import GroupOffsets
+from sparkpipeline.source.sourceoptions import SourceOptions
 
 log = logging.getLogger(__name__)
 

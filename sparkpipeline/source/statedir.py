@@ -19,7 +19,7 @@ from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.source.offsets import offsets_text, parse_offsets
+from sparkpipeline.source.offsetbounds import offsets_text, parse_offsets
 
 log = logging.getLogger(__name__)
 

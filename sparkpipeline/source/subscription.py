@@ -13,7 +13,7 @@ from kafkawire.errors import error_info
 from kafkawire.model import PartitionId, TopicPartition
 from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.errors import NoLeader, OptionRefused, UnknownPartition
-from sparkpipeline.source.offsets import in_order, parse_partitions
+from sparkpipeline.source.offsetbounds import in_order, parse_partitions
 
 UNKNOWN_TOPIC = 3  # a broker's code
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.ranges import OffsetRange, in_parts, packed
-from sparkpipeline.source.offsets import rank
+from sparkpipeline.source.offsetbounds import rank
 
 AVERAGE_BYTES = 1024.0  # of a message, if nothing is known
 PACK_BYTES = 64 << 20  # some 2 s of reading: what a task costs by itself is then a few percent

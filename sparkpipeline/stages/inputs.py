@@ -16,7 +16,7 @@ from sparkpipeline.errors import LedgerDamaged, Missing, Refused
 from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
 from sparkpipeline.ledger.formats import FileFormat, of_facts
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import LiveFile, Manifest
+from sparkpipeline.ledger.manifests import LiveFile, Manifest
 from sparkpipeline.ledger.parquet import PARQUET
 from sparkpipeline.ledger.schemas import struct_of
 from sparkpipeline.load.facts import output_of
@@ -24,8 +24,8 @@ from sparkpipeline.load.job import open_ledger
 from sparkpipeline.paths import DATA, GENERATION, folders
 from sparkpipeline.source.schema import struct_type
 from sparkpipeline.stages.batchmode import Batch
-from sparkpipeline.stages.config import Pipeline, Stage
 from sparkpipeline.stages.graph import LOAD
+from sparkpipeline.stages.pipelinefile import Pipeline, Stage
 
 
 class NotYet(Exception):

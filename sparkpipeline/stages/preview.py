@@ -13,11 +13,11 @@ from typing import Any
 from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.formats import of_facts
 from sparkpipeline.ledger.ledger import Ledger, LedgerState
-from sparkpipeline.ledger.model import Plan
-from sparkpipeline.stages.config import Pipeline
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.stages.graph import LOAD, Node
 from sparkpipeline.stages.inputs import NotYet, PipelineLedgers
-from sparkpipeline.stages.planner import Planner, StagePlan
+from sparkpipeline.stages.pipelinefile import Pipeline
+from sparkpipeline.stages.stageplan import Planner, StagePlan
 
 PREVIEW_COLUMNS = ("name", "kind", "reads", "mode", "output", "last", "does", "batches", "files", "rows", "replaces")
 

@@ -20,16 +20,16 @@ from sparkpipeline.ledger.base import needs_spark
 from sparkpipeline.ledger.exactlyonce import Tell
 from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.ledger.parquet import PARQUET, row_counts
 from sparkpipeline.load.job import SETTINGS, Watch, unwatched
 from sparkpipeline.paths import stage_final
-from sparkpipeline.session import session_beside
-from sparkpipeline.stages.config import PARTITION, TOPIC, Stage
+from sparkpipeline.sparksession import session_beside
 from sparkpipeline.stages.inputs import NotYet, Views
 from sparkpipeline.stages.partitionmode import partition_of, shown
-from sparkpipeline.stages.planner import Planner, StagePlan
-from sparkpipeline.stages.programs import Program, first_line
+from sparkpipeline.stages.pipelinefile import PARTITION, TOPIC, Stage
+from sparkpipeline.stages.stageplan import Planner, StagePlan
+from sparkpipeline.stages.stageprograms import Program, first_line
 
 
 @dataclass(slots=True, kw_only=True)

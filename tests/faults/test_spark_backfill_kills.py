@@ -22,7 +22,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient, log_end_offsets
-from sparkpipeline.driver.groups import read_offset_nodes
+from sparkpipeline.driver.groupoffsets import read_offset_nodes
 from tests.conftest import Unique
 from tests.integration.sparktopics import everything, produce
 

@@ -12,8 +12,8 @@ from groundwork.zkconnect import Connect, connect_or_none, parse_connect
 from mirrormaker.options import TargetOptions
 from producer.config import ProducerConfig
 from sparkpipeline.load.config import LoadConfig
-from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.source.options import SourceOptions
+from sparkpipeline.sink.sinkoptions import SinkOptions
+from sparkpipeline.source.sourceoptions import SourceOptions
 from zkconsumer.commands.cli import cli
 from zkconsumer.options.config import ConsumerConfig
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from sparkpipeline.session import spark_session
+from sparkpipeline.sparksession import spark_session
 from tests.integration.optioncases import CASES, run
 
 

@@ -13,11 +13,11 @@ from pyarrow import parquet
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import folders, generation
-from sparkpipeline.stages.config import Pipeline, read_pipeline
 from sparkpipeline.stages.inputs import PipelineLedgers
-from sparkpipeline.stages.run import NodeReport, PipelineRun
+from sparkpipeline.stages.pipelinefile import Pipeline, read_pipeline
+from sparkpipeline.stages.pipelinerun import NodeReport, PipelineRun
 
 DATE = "2026-01-31"
 Rows = list[tuple[str, int]]  # hour, offset; the value is JSON {"n": offset}

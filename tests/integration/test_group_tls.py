@@ -24,7 +24,7 @@ from localkafka.proxy import Proxy
 from localkafka.waiting import wait_until
 from localkafka.zookeeper import MAIN, four_letters
 from producer.producer import Producer
-from sparkpipeline.driver.zookeeper import zookeeper
+from sparkpipeline.driver.zkclient import zookeeper
 from sparkpipeline.errors import Unreachable as PipelineUnreachable
 from tests.fakes.broker import FakeCluster
 from zkconsumer.errors import ConsumerError, Unreachable

@@ -19,7 +19,7 @@ from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.hadoop import HadoopFiles
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Plan, StagedBatch
 from sparkpipeline.ledger.verification import verify
 from sparkpipeline.paths import generation
 from tests import children

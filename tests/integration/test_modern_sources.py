@@ -19,8 +19,8 @@ from localkafka.mirror import COMMAND
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.fetcher import read_sets
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.rangefetcher import read_sets
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror, values
 from tests.integration.modern import ModernProducer, named

@@ -17,8 +17,8 @@ from mirrormaker.verify.logs import Logs, Piece
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.fetcher import read_sets
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.rangefetcher import read_sets
+from sparkpipeline.reading.readoptions import ReadOptions
 
 pytestmark = pytest.mark.real
 QUOTA = 20_000  # bytes a second; by windows of 1 s, of which the last 11 count, so a broker gives 200 KB at once

@@ -20,8 +20,8 @@ from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster
 from localkafka.load import GZIP, Mixture
 from localkafka.waiting import wait_until
-from sparkpipeline.driver.groups import read_offsets, write_offsets
-from sparkpipeline.driver.zookeeper import zookeeper
+from sparkpipeline.driver.groupoffsets import read_offsets, write_offsets
+from sparkpipeline.driver.zkclient import zookeeper
 from sparkpipeline.errors import OffsetOutOfRange
 from sparkpipeline.load.operations import InitWanted, run_init
 from tests.conftest import Unique

@@ -17,7 +17,7 @@ from localkafka.cluster import Cluster
 from producer.partitioners import murmur2_partitioner
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.driver.groups import read_offset_nodes, read_offsets
+from sparkpipeline.driver.groupoffsets import read_offset_nodes, read_offsets
 from tests.conftest import Unique
 from tests.integration.mirroring import Mirror
 from tests.integration.sparktopics import everything, produce, simple, stored

@@ -22,8 +22,8 @@ from localkafka.waiting import wait_until
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.cluster.access import ClusterAccess, resolved
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.groups import group_owners, read_offsets, write_offsets
-from sparkpipeline.driver.zookeeper import bootstrap_of, lock, zookeeper
+from sparkpipeline.driver.groupoffsets import group_owners, read_offsets, write_offsets
+from sparkpipeline.driver.zkclient import bootstrap_of, lock, zookeeper
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition, Unreachable
 from tests.integration.sparktopics import produce
 from zkconsumer.offsets.store import NONE

@@ -22,8 +22,8 @@ from localkafka.client import ClusterClient
 from localkafka.seven.cluster import Cluster07
 from localkafka.zookeeper import ZooKeeperAt
 from sparkpipeline.commands import cli as sparkpipeline
-from sparkpipeline.driver.groups import read_offset_nodes, write_offset_nodes
-from sparkpipeline.ledger.model import Plan
+from sparkpipeline.driver.groupoffsets import read_offset_nodes, write_offset_nodes
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.load.config import read_config
 from sparkpipeline.load.job import open_ledger
 from tests.conftest import Unique

@@ -12,7 +12,7 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
-from sparkpipeline.audit.loaded import loaded_by
+from sparkpipeline.audit.fileaudit import loaded_by
 from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.base import open_files
 from sparkpipeline.ledger.formats import by_ending, footers
@@ -22,7 +22,7 @@ from sparkpipeline.load.counts import read_back
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import hour_columns
 from sparkpipeline.load.operations import CompactWanted, InitWanted, run_compact, run_init, verify
-from sparkpipeline.load.output import check_zone
+from sparkpipeline.load.outputformat import check_zone
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, StagedName
 from sparkpipeline.source.schema import struct_type

@@ -19,7 +19,7 @@ from localkafka.hdfs import Hdfs
 from localkafka.waiting import wait_until
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.exactlyonce import Outcome
-from sparkpipeline.ledger.model import Plan, StagedBatch
+from sparkpipeline.ledger.manifests import Plan, StagedBatch
 from sparkpipeline.ledger.reports import files_of
 from sparkpipeline.load import job as jobs
 from sparkpipeline.load.facts import JobState

@@ -18,7 +18,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import MessageTooLarge, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.conftest import Unique
 from tests.integration.sparktopics import Field, produce
 

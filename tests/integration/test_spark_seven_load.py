@@ -26,8 +26,8 @@ from sparkpipeline.load.operations import (
     run_init,
     run_rewind,
 )
-from sparkpipeline.stages.config import read_pipeline
-from sparkpipeline.stages.run import DONE, PipelineRun
+from sparkpipeline.stages.pipelinefile import read_pipeline
+from sparkpipeline.stages.pipelinerun import DONE, PipelineRun
 from tests.conftest import Unique
 from tests.integration.sparkseven import SevenJob, crcs, fill, held, seven_job, values
 

@@ -10,11 +10,11 @@ import pytest
 
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
-from sparkpipeline.driver.groups import write_offsets
+from sparkpipeline.driver.groupoffsets import write_offsets
 from sparkpipeline.errors import code_in, sentence_in
 from sparkpipeline.ranges import OffsetRange, ranges_text
-from sparkpipeline.source.cluster import access_of
-from sparkpipeline.source.options import checked_options
+from sparkpipeline.source.querycluster import access_of
+from sparkpipeline.source.sourceoptions import checked_options
 from tests.integration.sparktopics import produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]

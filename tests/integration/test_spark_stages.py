@@ -12,8 +12,8 @@ from groundwork import failpoints
 from sparkpipeline.errors import Mismatch, OptionRefused
 from sparkpipeline.ledger.exactlyonce import POINTS
 from sparkpipeline.ledger.parquet import row_counts
+from sparkpipeline.stages.pipelinerun import exit_of, idle_reports
 from sparkpipeline.stages.preview import Preview
-from sparkpipeline.stages.run import exit_of, idle_reports
 from tests.integration.stagepipelines import CHAIN, Orders, Place
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]

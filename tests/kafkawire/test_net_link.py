@@ -410,8 +410,8 @@ def test_a_kept_link_with_requests_in_flight_is_not_lent():
 KEEPERS = {  # one task, or a sender and its receiver, with requests in flight; all others borrow
     "producer/connection.py",
     "sparkpipeline/cluster/brokers.py",
-    "sparkpipeline/reading/fetcher.py",
-    "sparkpipeline/sink/sender.py",
+    "sparkpipeline/reading/rangefetcher.py",
+    "sparkpipeline/sink/tasksender.py",
     "zkconsumer/fetching/brokerfetcher.py",
 }
 

@@ -32,8 +32,8 @@ from kafkawire.net.tls import Tls
 from mirrormaker.commands.configured import check
 from mirrormaker.config import from_flags, from_yaml
 from mirrormaker.workers.process import OPTION, command_line
-from sparkpipeline.backfill.plan import SECRETS, is_secret
-from sparkpipeline.source.options import without_passwords
+from sparkpipeline.backfill.backfillplan import SECRETS, is_secret
+from sparkpipeline.source.sourceoptions import without_passwords
 
 TOKEN = secrets.token_hex(8)
 LOOKS_SECRET = re.compile(

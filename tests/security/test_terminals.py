@@ -13,7 +13,7 @@ import pytest
 from groundwork.output import fail, print_file, print_note, print_text, run_command, write
 from kafkawire.model import Message
 from mirrormaker.systemd import one_line
-from sparkpipeline.session import _printable
+from sparkpipeline.sparksession import _printable
 from tests.security.test_source import parsed
 from zkconsumer.commands.messageformat import MessageFormat
 

@@ -10,12 +10,12 @@ from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import MessageSet
+from sparkpipeline.audit.audittasks import AuditPiece, Reading
 from sparkpipeline.audit.figures import Figures, add
-from sparkpipeline.audit.tasks import AuditPiece, Reading
 from sparkpipeline.audit.windows import Windows
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 
 SIDES = (SOURCE, TARGET)
 

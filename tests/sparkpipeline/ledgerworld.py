@@ -13,7 +13,7 @@ from typing import Any
 from sparkpipeline.ledger.attempts import PORTIONS
 from sparkpipeline.ledger.files import Files, walk
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load.config import config_of
 from sparkpipeline.load.portions import Portion, PortionFolder
 from sparkpipeline.load.staging import Observed

@@ -17,12 +17,12 @@ from typing import Any
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles, local_path
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.paths import folders, generation
-from sparkpipeline.stages.config import BATCH, PARTITION, Stage
 from sparkpipeline.stages.graph import LOAD, STAGE
 from sparkpipeline.stages.inputs import StageInput
-from sparkpipeline.stages.planner import Planner, StagePlan
+from sparkpipeline.stages.pipelinefile import BATCH, PARTITION, Stage
+from sparkpipeline.stages.stageplan import Planner, StagePlan
 from sparkpipeline.stages.work import StageWork
 
 Rows = list[list[Any]]

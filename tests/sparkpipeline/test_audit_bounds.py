@@ -10,11 +10,11 @@ import pytest
 
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.clusters import Limit, check_limits, parse_limit, ranges_of, windows_of
+from sparkpipeline.audit.auditbounds import Limit, check_limits, parse_limit, ranges_of, windows_of
+from sparkpipeline.audit.audittasks import LEAST, MOST, dealt, pieces, size_for
 from sparkpipeline.audit.differences import AuditResult, Difference, Scope, document, from_sums, in_order
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.loaded import loaded_by
-from sparkpipeline.audit.tasks import LEAST, MOST, dealt, pieces, size_for
+from sparkpipeline.audit.fileaudit import loaded_by
 from sparkpipeline.audit.windows import UNTIMED, Windows
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers

@@ -7,7 +7,7 @@ import pytest
 from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.differences import Scope, by_scope, from_groups, unequal
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import MatchedEnds, MessageGroup, Pack, grouped, match
+from sparkpipeline.audit.messagematching import MatchedEnds, MessageGroup, Pack, grouped, match
 from sparkpipeline.audit.windows import HOUR_MS, UNTIMED, Windows
 from sparkpipeline.errors import CorruptData, NoTimestamp
 from tests.sparkpipeline.audited import Log, pieces, reader, sides, sums

@@ -13,12 +13,12 @@ from kafkawire.dialects import dialect
 from kafkawire.headers import packed
 from producer.config import ProducerConfig
 from sparkpipeline.backfill import chunkcopy
+from sparkpipeline.backfill.backfillplan import Copied
 from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
-from sparkpipeline.backfill.plan import Copied
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CorruptData, NotDelivered, Refused
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.fakes.broker import Close, Fail, FakeCluster, entry, gzipped
 
 CONFIG = ProducerConfig(

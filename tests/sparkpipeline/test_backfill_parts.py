@@ -16,13 +16,9 @@ from kafkawire.formats.v01 import columns as v01
 from kafkawire.formats.v2 import columns as v2
 from kafkawire.headers import packed
 from kafkawire.model import MessageSet, TopicPartition
-from sparkpipeline.backfill import logends as module
-from sparkpipeline.backfill.chunkcopy import Reached, compare
-from sparkpipeline.backfill.folder import BackfillFolder
-from sparkpipeline.backfill.job import Backfill, bound
-from sparkpipeline.backfill.logends import End, stable_ends
-from sparkpipeline.backfill.parts import indexed, parts
-from sparkpipeline.backfill.plan import (
+from sparkpipeline.backfill import stableends as module
+from sparkpipeline.backfill.backfilljob import Backfill, bound
+from sparkpipeline.backfill.backfillplan import (
     BackfillPlan,
     Chunk,
     Copied,
@@ -33,6 +29,10 @@ from sparkpipeline.backfill.plan import (
     differences,
     unconfirmed,
 )
+from sparkpipeline.backfill.chunkcopy import Reached, compare
+from sparkpipeline.backfill.folder import BackfillFolder
+from sparkpipeline.backfill.parts import indexed, parts
+from sparkpipeline.backfill.stableends import End, stable_ends
 from sparkpipeline.errors import CorruptData, LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ranges import OffsetRange

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from sparkpipeline.backfill import job as module
+from sparkpipeline.backfill import backfilljob as module
+from sparkpipeline.backfill.backfilljob import Backfill
+from sparkpipeline.backfill.backfillplan import Copied, Request
 from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
-from sparkpipeline.backfill.job import Backfill
-from sparkpipeline.backfill.plan import Copied, Request
 from sparkpipeline.errors import NotDelivered, OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.local import LocalFiles
 from tests.fakes.broker import FakeCluster, entry
@@ -186,7 +186,7 @@ def test_an_internal_name_is_in_no_plan_neither_in_a_new_one_nor_in_one_that_lie
         with pytest.raises(Refused, match=r"__transaction_state.*, which is internal"):
             opened(tmp_path / "b", asked)
         with monkeypatch.context() as before:
-            before.setattr("sparkpipeline.backfill.job.refuse_internal", lambda topics: None)
+            before.setattr("sparkpipeline.backfill.backfilljob.refuse_internal", lambda topics: None)
             opened(tmp_path / "b", asked).execute(FakeSpark(monkeypatch), 1, lambda *_: None)
         with pytest.raises(Refused, match=r"__transaction_state.*, which is internal"):
             opened(tmp_path / "b", None)

@@ -12,12 +12,12 @@ from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from localkafka.seven import entries
 from localkafka.seven.node import Node07
 from producer.config import ProducerConfig
+from sparkpipeline.backfill.backfilljob import number_of
+from sparkpipeline.backfill.backfillplan import Chunk, Done, Lane
 from sparkpipeline.backfill.chunkcopy import ChunkTask, copy_chunk
-from sparkpipeline.backfill.job import number_of
-from sparkpipeline.backfill.plan import Chunk, Done, Lane
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import Refused
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.fakes.broker import Close, FakeCluster, entry
 from tests.sparkpipeline.test_seven_reading import Topic
 

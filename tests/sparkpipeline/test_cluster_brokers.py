@@ -14,9 +14,9 @@ from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPartition, Unreachable
-from sparkpipeline.load.cluster import chosen, take_snapshot
 from sparkpipeline.load.config import LoadConfig
-from sparkpipeline.load.plan import LogBounds
+from sparkpipeline.load.loadcluster import chosen, take_snapshot
+from sparkpipeline.load.loadplan import LogBounds
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

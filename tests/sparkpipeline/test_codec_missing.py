@@ -7,14 +7,14 @@ import sys
 import pyarrow as pa
 import pytest
 
+from sparkpipeline.backfill.backfillrun import Failed, handed_back
 from sparkpipeline.backfill.chunkcopy import ChunkTask
-from sparkpipeline.backfill.run import Failed, handed_back
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.sink.rows import Columns
+from sparkpipeline.reading.readoptions import ReadOptions
+from sparkpipeline.sink.rowsender import Columns
+from sparkpipeline.sink.sinkoptions import SinkOptions
 from sparkpipeline.sink.writer import Job, write_rows
 from tests.fakes.broker import FakeCluster, entry
 

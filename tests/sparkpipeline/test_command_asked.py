@@ -8,12 +8,12 @@ import pytest
 
 from groundwork.output import EXIT
 from kafkawire.matching import SOURCE, TARGET
-from sparkpipeline.audit.clusters import Limit, Side, look
+from sparkpipeline.audit.auditbounds import Limit, Side, look
 from sparkpipeline.audit.windows import label
 from sparkpipeline.commands.backfill import _request
 from sparkpipeline.commands.cli import outcome
 from sparkpipeline.errors import OptionRefused, UnknownPartition
-from sparkpipeline.source.options import checked_options
+from sparkpipeline.source.sourceoptions import checked_options
 from tests.fakes.broker import FakeCluster
 
 BOTH = ["--source-brokers", "a:1", "--target-brokers", "b:1"]

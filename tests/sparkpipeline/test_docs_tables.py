@@ -13,7 +13,7 @@ from sparkpipeline.commands.cli import COMMANDS, cli
 from sparkpipeline.commands.load import load
 from sparkpipeline.commands.reference import load_table, sink_table, source_refused, source_table, stages_tables
 from sparkpipeline.errors import EXIT_OF
-from sparkpipeline.sink.options import ONLY, REFUSED, WITHOUT_EFFECT
+from sparkpipeline.sink.sinkoptions import ONLY, REFUSED, WITHOUT_EFFECT
 from tests.docpages import PAGES, section, text_of
 
 EVERYWHERE = ("master", "conf", "output", "report", "execute")  # told once, at the head of the page

@@ -13,7 +13,7 @@ from kazoo.exceptions import NoAuthError, SessionExpiredError
 from groundwork.zksecurity import Tls, ZkSecurity
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.driver.groups import (
+from sparkpipeline.driver.groupoffsets import (
     group_owners,
     left_zookeeper,
     read_offset_nodes,
@@ -21,7 +21,7 @@ from sparkpipeline.driver.groups import (
     write_offset_nodes,
     write_offsets,
 )
-from sparkpipeline.driver.zookeeper import zookeeper
+from sparkpipeline.driver.zkclient import zookeeper
 from sparkpipeline.errors import OptionRefused, Unreachable
 from tests.fakes.broker import Fail, FakeCluster
 from tests.fakes.znodes import Answer, FakeZookeeper

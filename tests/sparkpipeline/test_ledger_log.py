@@ -14,7 +14,7 @@ from sparkpipeline.errors import LedgerDamaged, Missing, OptionRefused, Refused
 from sparkpipeline.ledger.attempts import STALE_MS
 from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.ledger.snapshots import KEPT
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork, judge, spans
 from tests.sparkpipeline.memoryfiles import Kept, MemoryFiles

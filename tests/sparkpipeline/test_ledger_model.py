@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
-from sparkpipeline.ledger.model import ABANDONED, BatchFile, Manifest, Plan, check_files, check_plan, utc
+from sparkpipeline.ledger.manifests import ABANDONED, BatchFile, Manifest, Plan, check_files, check_plan, utc
 from sparkpipeline.paths import generation
 
 PLAN = Plan(17, "load", 1_767_225_600_123, {"ranges": [["orders", 0, 5, 9]]}, ("data/x+1.g3.c000",))

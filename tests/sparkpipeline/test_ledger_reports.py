@@ -9,7 +9,7 @@ import pytest
 from sparkpipeline.errors import Missing, Refused
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Plan
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.ledger.reports import VisibleFile, files_of, status_of
 from sparkpipeline.ledger.verification import Verdict, verify
 from tests.sparkpipeline.ledgerworld import BASE, CopyWork, rows_in

@@ -11,11 +11,11 @@ from sparkpipeline.errors import Mismatch
 from sparkpipeline.ledger.files import FileInfo
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.load.counts import CountedFile, RangeCount, ReadBack, counted, staged_files
-from sparkpipeline.load.plan import LoadPlan
+from sparkpipeline.load.loadplan import LoadPlan
 from sparkpipeline.load.staging import Observed, ReadAgain
 from sparkpipeline.paths import StagedName
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.damage import DamagedEntry
+from sparkpipeline.reading.damagelog import DamagedEntry
 
 RANGES = (OffsetRange("t", 0, 0, 10), OffsetRange("u", 4, 5, 7), OffsetRange("t", 0, 10, 12))
 PLAN = LoadPlan(ranges=RANGES, tasks=(2, 1), positions={}, heads={})

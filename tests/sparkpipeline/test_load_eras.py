@@ -10,13 +10,13 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import BatchFile, Plan, StagedBatch
-from sparkpipeline.load.cluster import Cluster, ClusterSnapshot
+from sparkpipeline.ledger.manifests import BatchFile, Plan, StagedBatch
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import JobContext
+from sparkpipeline.load.loadcluster import Cluster, ClusterSnapshot
+from sparkpipeline.load.loadplan import LOAD, LogBounds
 from sparkpipeline.load.operations import CompactWanted, CompactWork, RewindWanted, RewindWork, init_plan
-from sparkpipeline.load.plan import LOAD, LogBounds
 from sparkpipeline.paths import generation
 
 P0 = TopicPartition("t", 0)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from sparkpipeline.backfill.plan import BackfillPlan, Request
+from sparkpipeline.backfill.backfillplan import BackfillPlan, Request
 from sparkpipeline.errors import LedgerDamaged, PipelineError, Refused
 from sparkpipeline.ledger.attempts import PORTIONS, Attempts
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan
 from sparkpipeline.ledger.schemas import struct_of
 from sparkpipeline.ledger.snapshots import Snapshots
 from sparkpipeline.load.config import LoadConfig, config_of
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.job import JobContext, LoadWork
-from sparkpipeline.load.plan import COMPACT, LOAD, LoadPlan
+from sparkpipeline.load.loadplan import COMPACT, LOAD, LoadPlan
 from sparkpipeline.load.portions import PortionFolder
 from sparkpipeline.paths import Layout
 from sparkpipeline.ranges import OffsetRange

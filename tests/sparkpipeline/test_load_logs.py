@@ -11,12 +11,12 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused
-from sparkpipeline.ledger.model import Plan
-from sparkpipeline.load.cluster import sampled_averages
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.load.facts import JobState
+from sparkpipeline.load.loadcluster import sampled_averages
+from sparkpipeline.load.loadplan import LoadPlan, LogMark, marks_in, marks_rows
 from sparkpipeline.load.logmarks import another_log, check_logs, differs, marks_of, message_crc
 from sparkpipeline.load.operations import init_plan
-from sparkpipeline.load.plan import LoadPlan, LogMark, marks_in, marks_rows
 from sparkpipeline.ranges import OffsetRange
 from tests.fakes.broker import FakeCluster
 from zkconsumer.offsets.former import TopicCreation

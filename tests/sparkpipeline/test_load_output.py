@@ -18,12 +18,12 @@ from sparkpipeline.ledger.exactlyonce import advance
 from sparkpipeline.ledger.footers import Footer
 from sparkpipeline.ledger.formats import FORMATS, by_ending, footers, of_facts
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load.config import LoadConfig, config_of
 from sparkpipeline.load.facts import JobState
-from sparkpipeline.load.output import check_output, output_after, output_work
-from sparkpipeline.load.plan import INIT, LOAD
-from sparkpipeline.stages.config import read_pipeline
+from sparkpipeline.load.loadplan import INIT, LOAD
+from sparkpipeline.load.outputformat import check_output, output_after, output_work
+from sparkpipeline.stages.pipelinefile import read_pipeline
 from sparkpipeline.stages.preview import Preview
 from tests.sparkpipeline.ledgerworld import BASE
 from tests.sparkpipeline.memoryfiles import MemoryFiles

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.plan import Gap, LogBounds
-from sparkpipeline.load.planner import cut, due, limited, tasks_of, up_to
+from sparkpipeline.load.loadplan import Gap, LogBounds
+from sparkpipeline.load.nextbatch import cut, due, limited, tasks_of, up_to
 from sparkpipeline.ranges import OffsetRange
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 3)

@@ -9,10 +9,10 @@ import pytest
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import LiveFile
+from sparkpipeline.ledger.manifests import LiveFile
 from sparkpipeline.load import hours
 from sparkpipeline.load.compaction import groups
-from sparkpipeline.load.plan import LogBounds
+from sparkpipeline.load.loadplan import LogBounds
 from sparkpipeline.load.rewind import Rewind, loaded_files, rewind, time_of
 from sparkpipeline.paths import FinalName, Hour
 

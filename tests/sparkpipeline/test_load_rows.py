@@ -17,13 +17,13 @@ from groundwork.commands import go_ahead
 from kafkawire.model import TopicPartition
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import failure_reported, spark_options, write_report
-from sparkpipeline.commands.progress import RowsRead, SparkProgress, line
+from sparkpipeline.commands.sparkprogress import RowsRead, SparkProgress, line
 from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome
-from sparkpipeline.load.plan import LoadPlan, LogBounds, flat, nested
+from sparkpipeline.load.loadplan import LoadPlan, LogBounds, flat, nested
 from sparkpipeline.ranges import OffsetRange
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 10)

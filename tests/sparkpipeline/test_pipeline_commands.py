@@ -21,9 +21,9 @@ from pyspark import SparkContext
 from sparkpipeline.commands import cli
 from sparkpipeline.commands import common as options
 from sparkpipeline.commands.common import failure_reported, report_option
-from sparkpipeline.commands.progress import SparkProgress
+from sparkpipeline.commands.sparkprogress import SparkProgress
 from sparkpipeline.errors import Refused
-from sparkpipeline.ledger.model import Plan
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.load.config import read_config
 from sparkpipeline.load.job import open_ledger
 

@@ -16,7 +16,7 @@ TASKS = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import pyspark_kafka08, kazoo, yaml
-import sparkpipeline.audit.tasks, sparkpipeline.backfill.chunkcopy, sparkpipeline.commands.cli
+import sparkpipeline.audit.audittasks, sparkpipeline.backfill.chunkcopy, sparkpipeline.commands.cli
 import sparkpipeline.load.staging, sparkpipeline.reading.arrow, sparkpipeline.sink.writer
 import sparkpipeline.source.readers
 for name in ("groundwork", "kafkawire", "kazoo", "sparkpipeline", "zkconsumer", "producer"):

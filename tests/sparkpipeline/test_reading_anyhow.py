@@ -11,7 +11,7 @@ from kafkawire.model import Broker
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.fakes.broker import Close, Fail, FakeCluster, entry, gzipped
 
 sizes = st.sampled_from([0, 5, 300, 70_000, 140_000])

@@ -23,8 +23,8 @@ from kafkawire.formats.v01.columns import index_by
 from kafkawire.kernels import _CHOICE, cache_folder
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import TYPES, record_batch, schema
-from sparkpipeline.reading.options import COLUMNS, ReadOptions
 from sparkpipeline.reading.pieces import Piece
+from sparkpipeline.reading.readoptions import COLUMNS, ReadOptions
 
 ALL = (*COLUMNS, "headers", "rowNumber", "valueCrc")
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -165,7 +165,7 @@ def test_pieces_end_before_an_offset_and_fit_the_bounds_they_are_cut_to(compiled
     ("module", "without"),
     [
         ("arrow", ("gevent", "kazoo", "pandas", "numba", "cramjam", "click", "yaml", "pyspark")),
-        ("fetcher", ("gevent", "kazoo", "pyarrow", "numpy", "numba", "cramjam", "click", "yaml", "pyspark")),
+        ("rangefetcher", ("gevent", "kazoo", "pyarrow", "numpy", "numba", "cramjam", "click", "yaml", "pyspark")),
     ],
 )
 def test_what_a_task_imports_is_light(module: str, without: tuple[str, ...]) -> None:

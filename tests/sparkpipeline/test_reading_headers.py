@@ -14,9 +14,9 @@ from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.errors import CorruptData
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import TYPES, headers_of
-from sparkpipeline.reading.cursor import Cursor, Sizes
-from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece, accounting
+from sparkpipeline.reading.rangecursor import RangeCursor, Sizes
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.kafkawire.recordbatches import ABORT, COMMIT, TRANSACTIONAL, Record, batch, marker, rows_of
 
 BROKER = Broker(1, "b", 9092)
@@ -62,7 +62,7 @@ def test_a_name_that_is_no_text_is_shown_as_java_shows_it_and_damage_has_its_off
 def kept_back(data: bytes, start: int, until: int, aborted: tuple[tuple[int, int], ...] = ()) -> tuple[int, int]:
     """What a range's cursor counts, and where it stands then."""
     rng = OffsetRange("t", 0, start, until)
-    cursor = Cursor(rng, ReadOptions(), spoken=dialect("3.9"), sizes=Sizes(), now=0.0)
+    cursor = RangeCursor(rng, ReadOptions(), spoken=dialect("3.9"), sizes=Sizes(), now=0.0)
     cursor.take(FetchedPartition(rng.tp, 0, 99, memoryview(data), 99, 0, aborted), 1 << 20, BROKER, 0.0)
     return cursor.kept_back, cursor.position
 

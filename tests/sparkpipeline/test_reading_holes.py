@@ -16,7 +16,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import DataLoss, MessageTooLarge
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from tests.fakes.replicas import ReplicaCluster
 
 OPTIONS = ReadOptions(fetch_bytes=64 << 10, max_wait_ms=10, patience_ms=200)
@@ -103,7 +103,7 @@ def test_a_follower_that_the_planner_took_for_the_leader_is_left(cluster: Replic
 def test_a_leader_that_does_not_know_that_it_was_deposed_is_left_before_anything_counts_as_lost(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkpipeline.reading.fetcher.LOOK_S", 0.05)
+    monkeypatch.setattr("sparkpipeline.reading.rangefetcher.LOOK_S", 0.05)
     cluster.deluded.add(1)  # cut off from the controller: it answers fetches, and names itself
     cluster.move("t", 0, 2)
     cluster.append("t", 0, count=50, on=[2])

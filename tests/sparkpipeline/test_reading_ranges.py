@@ -30,10 +30,10 @@ from sparkpipeline.errors import (
 )
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
-from sparkpipeline.reading.damage import DamageLog, first_readable
-from sparkpipeline.reading.fetcher import read_many, read_sets
-from sparkpipeline.reading.options import COLUMNS, ReadOptions
+from sparkpipeline.reading.damagelog import DamageLog, first_readable
 from sparkpipeline.reading.pieces import pieces_of
+from sparkpipeline.reading.rangefetcher import read_many, read_sets
+from sparkpipeline.reading.readoptions import COLUMNS, ReadOptions
 from tests.fakes.broker import Close, Fail, FakeCluster, Throttle, entry, gzipped
 
 OPTIONS = ReadOptions(fetch_bytes=64 << 10, max_wait_ms=20, patience_ms=100)

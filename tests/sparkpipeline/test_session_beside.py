@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkpipeline import session
+from sparkpipeline import sparksession
 from sparkpipeline.datasource import Kafka08DataSource
 
 
@@ -35,6 +35,6 @@ def test_the_session_of_a_stage_knows_our_format_however_we_came(
     in_a_zip: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where we are installed: Spark does not see an install that is an import hook."""
-    monkeypatch.setattr(session, "_in_a_zip", lambda: in_a_zip)
+    monkeypatch.setattr(sparksession, "_in_a_zip", lambda: in_a_zip)
     monkeypatch.setattr(Known, "active", None)
-    assert session.session_beside(Known()).formats == [Kafka08DataSource]
+    assert sparksession.session_beside(Known()).formats == [Kafka08DataSource]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.session import REDACTION, check_spark, settings_for
+from sparkpipeline.sparksession import REDACTION, check_spark, settings_for
 
 SOCKET = "spark.python.unix.domain.socket.enabled"
 
@@ -46,7 +46,7 @@ def test_the_administrators_redaction_stays_and_ours_is_added(said: str | None) 
 
 SHOWN = """
 import json, sys
-from sparkpipeline.session import quiet_session, stop_session
+from sparkpipeline.sparksession import quiet_session, stop_session
 spark = quiet_session("settings", "local[1]", {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1",
                       "spark.driver.bindAddress": "127.0.0.1"})
 names = sys.argv[1:]

@@ -21,8 +21,8 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, NoLeader, OffsetOutOfRange
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
-from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import Piece, covering
+from sparkpipeline.reading.readoptions import ReadOptions
 
 COLUMNS = ("broker", "partition", "offset", "innerIndex", "key", "value", "timestampType", "rowNumber", "topic")
 OPTIONS = ReadOptions(fetch_bytes=16 << 10, max_wait_ms=20, patience_ms=300, columns=COLUMNS, batch_rows=97)
@@ -166,7 +166,7 @@ def test_a_log_that_ends_early_is_waited_for_and_then_lost(broker07: Node07) -> 
         if len(asleep) == 3:
             topic.add([more])
 
-    from sparkpipeline.reading.fetcher import RangeFetcher
+    from sparkpipeline.reading.rangefetcher import RangeFetcher
 
     with Brokers(topic.access) as brokers:
         ranges = [topic.range(0, topic.end + len(more))]

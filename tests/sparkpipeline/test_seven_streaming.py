@@ -18,7 +18,7 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers, is_unknown
 from sparkpipeline.errors import DataLoss, NoLeader, OptionRefused
 from sparkpipeline.source.microbatches import MicroBatches
-from sparkpipeline.source.options import checked_options
+from sparkpipeline.source.sourceoptions import checked_options
 
 names = (f"s{n}" for n in itertools.count())
 ZERO, ONE, OTHER = BrokerPartition(0, 0), BrokerPartition(0, 1), BrokerPartition(5, 0)

@@ -18,9 +18,9 @@ from producer.partitioners import byte_array_partitioner, default_partitioner, m
 from producer.rows import Row
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused
-from sparkpipeline.sink import rows as module
-from sparkpipeline.sink.options import SinkOptions
-from sparkpipeline.sink.rows import Columns, RowSender, columns_of
+from sparkpipeline.sink import rowsender as module
+from sparkpipeline.sink.rowsender import Columns, RowSender, columns_of
+from sparkpipeline.sink.sinkoptions import SinkOptions
 
 AT = {"kafka.bootstrap.servers": "b1:9092"}
 EVERYTHING = Columns("value", "key", "topic", "partition", None)

@@ -15,8 +15,8 @@ from producer.config import ProducerConfig
 from producer.rows import Row
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import NotDelivered, OptionRefused, UnknownPartition, Unreachable
-from sparkpipeline.sink import sender as module
-from sparkpipeline.sink.sender import TaskSender
+from sparkpipeline.sink import tasksender as module
+from sparkpipeline.sink.tasksender import TaskSender
 from tests.fakes.broker import Close, Fail, FakeCluster, entry
 
 TP = TopicPartition("t", 0)

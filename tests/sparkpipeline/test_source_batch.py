@@ -14,8 +14,8 @@ from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.source.readers import Kafka08Reader
+from sparkpipeline.source.readtasks import RangesPartition, sample_sizes
 from sparkpipeline.source.taskplan import AVERAGE_BYTES
-from sparkpipeline.source.tasks import RangesPartition, sample_sizes
 from tests.fakes.broker import FakeCluster, entry
 
 

@@ -17,10 +17,10 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.datasource import Kafka08DataSource
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.source.exactplan import ExactPlan
-from sparkpipeline.source.options import PLAN
 from sparkpipeline.source.readers import PlannedReader
+from sparkpipeline.source.sourceoptions import PLAN
 from tests.fakes.broker import FakeCluster, entry
 
 SCHEMA = StructType([StructField("value", BinaryType())])

@@ -4,7 +4,7 @@ import pytest
 
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source.offsets import (
+from sparkpipeline.source.offsetbounds import (
     Fixed,
     Offsets,
     Time,

@@ -10,8 +10,8 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.net.security import OPEN, Sasl
 from sparkpipeline.commands import reference
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source.offsets import Fixed, Offsets, Time
-from sparkpipeline.source.options import OF_SPARK, REFUSED, WITHOUT_EFFECT, Limits, checked_options
+from sparkpipeline.source.offsetbounds import Fixed, Offsets, Time
+from sparkpipeline.source.sourceoptions import OF_SPARK, REFUSED, WITHOUT_EFFECT, Limits, checked_options
 
 WHERE = {"kafka.bootstrap.servers": "b1:9092,b2:9093", "subscribe": "orders"}
 

@@ -19,9 +19,9 @@ from sparkpipeline.errors import (
     Refused,
     UnknownPartition,
 )
-from sparkpipeline.source.offsets import LATEST
-from sparkpipeline.source.options import checked_options
+from sparkpipeline.source.offsetbounds import LATEST
 from sparkpipeline.source.resolver import ends_at, offsets_at, resolve_batch, resolve_start, starts_at, subscribed
+from sparkpipeline.source.sourceoptions import checked_options
 from sparkpipeline.source.subscription import Subscription
 from tests.fakes.broker import FakeCluster, entry
 

@@ -15,12 +15,12 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from groundwork.options import Secret
 from kafkawire.net.security import Sasl, Security
 from sparkpipeline import brokersecurity
-from sparkpipeline.backfill.plan import SECRETS
+from sparkpipeline.backfill.backfillplan import SECRETS
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.datasource import Kafka08DataSource
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.source.exactplan import ExactPlan
-from sparkpipeline.source.options import PLAN, SECRET
+from sparkpipeline.source.sourceoptions import PLAN, SECRET
 from tests.fakes.broker import FakeCluster
 
 SCHEMA = StructType([StructField("value", BinaryType())])

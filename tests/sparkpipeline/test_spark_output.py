@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkpipeline.session import shortened
+from sparkpipeline.sparksession import shortened
 
 HUNG_UP = b"""Traceback (most recent call last):
   File "/lib/pyspark.zip/pyspark/daemon.py", line 264, in manager

@@ -17,12 +17,12 @@ from sparkpipeline.errors import Refused
 from sparkpipeline.ledger.exactlyonce import POINTS, advance
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.local import LocalFiles
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, StagedBatch
-from sparkpipeline.stages.config import BATCH, Stage
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.stages.graph import LOAD
 from sparkpipeline.stages.inputs import NotYet, StageInput
-from sparkpipeline.stages.planner import Planner, past_of
-from sparkpipeline.stages.run import MOST_LOST, advance_stage
+from sparkpipeline.stages.pipelinefile import BATCH, Stage
+from sparkpipeline.stages.pipelinerun import MOST_LOST, advance_stage
+from sparkpipeline.stages.stageplan import Planner, past_of
 from tests.sparkpipeline.stagechains import Chain, ChainWork
 
 EVENTS = ("load", "load", "load", "rewind", "compact", "run", "run", "one")

@@ -9,8 +9,8 @@ import pytest
 
 from groundwork.options import reference
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.stages.config import Pipeline, PipelineFile, Stage, read_pipeline
-from sparkpipeline.stages.programs import program_hash, program_of
+from sparkpipeline.stages.pipelinefile import Pipeline, PipelineFile, Stage, read_pipeline
+from sparkpipeline.stages.stageprograms import program_hash, program_of
 
 START = """
 base: /warehouse/flow

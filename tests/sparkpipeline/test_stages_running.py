@@ -9,10 +9,10 @@ import pytest
 
 from sparkpipeline.commands import stages
 from sparkpipeline.commands.cli import outcome
-from sparkpipeline.ledger.model import BatchFile
+from sparkpipeline.ledger.manifests import BatchFile
+from sparkpipeline.stages.pipelinerun import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
 from sparkpipeline.stages.preview import _numbers
-from sparkpipeline.stages.programs import first_line
-from sparkpipeline.stages.run import DONE, ELSEWHERE, FAILED, IDLE, LOST, WAITS, NodeReport, exit_of
+from sparkpipeline.stages.stageprograms import first_line
 from sparkpipeline.stages.work import staged_entries
 from tests.sparkpipeline.memoryfiles import MemoryFiles
 

@@ -16,7 +16,6 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, OptionRefused, UnknownPartition
 from sparkpipeline.source.microbatches import MicroBatches
-from sparkpipeline.source.options import checked_options
 from sparkpipeline.source.readers import (
     Kafka08StreamReader,
     ReadAllAvailable,
@@ -24,6 +23,7 @@ from sparkpipeline.source.readers import (
     ReadMaxRows,
     ReadMinRows,
 )
+from sparkpipeline.source.sourceoptions import checked_options
 from tests.fakes.broker import FakeCluster, entry
 
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("offset", LongType())])

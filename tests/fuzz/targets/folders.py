@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane, Request
+from sparkpipeline.backfill.backfillplan import BackfillPlan, Chunk, Copied, Done, Lane, Request
 from sparkpipeline.errors import PipelineError
-from sparkpipeline.ledger.model import BatchFile, Manifest, Plan, live_file
+from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, live_file
 from sparkpipeline.ledger.schemas import struct_of
 from sparkpipeline.load.compaction import FileGroup, groups_of, plan_of
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.hourrules import HourRule, is_function, is_json_path
-from sparkpipeline.load.plan import LOAD, LoadPlan, LogMark
+from sparkpipeline.load.loadplan import LOAD, LoadPlan, LogMark
 from sparkpipeline.paths import Hour, is_below
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.stages.planner import StagePlan, TakenInput
+from sparkpipeline.stages.stageplan import StagePlan, TakenInput
 from tests.fuzz.engine import QUICK_S, Target
 
 FINAL = "data/topic=orders/date=2026-01-01/hour=08/orders+0+00000000000000000000+00000000000000000009.g1.c000.parquet"

@@ -34,7 +34,7 @@ from mirrormaker.control.keptfile import KeptFile, KeptFileUnreadable, KeptFileW
 from mirrormaker.control.server import ControlServer, Refused
 from mirrormaker.limits import Pause, Throttle
 from sparkpipeline.errors import PipelineError
-from sparkpipeline.ledger.model import Manifest, Plan
+from sparkpipeline.ledger.manifests import Manifest, Plan
 from tests.fakes.znodes import FakeZookeeper
 from tests.fuzz.engine import QUICK_S, Target
 from zkconsumer.commands.zkconfig import read_values, zookeeper_of

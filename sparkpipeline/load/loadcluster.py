@@ -18,11 +18,11 @@ from kafkawire.topicnames import INTERNAL_TOPICS
 from sparkpipeline.cluster.access import ClusterAccess, resolved
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.zookeeper import Registry, bootstrap_of, zookeeper_of
+from sparkpipeline.driver.zkclient import Registry, bootstrap_of, zookeeper_of
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
-from sparkpipeline.load.plan import LogBounds, Positions, in_order
-from sparkpipeline.load.planner import AVERAGE_BYTES, cut, limited, tasks_of
+from sparkpipeline.load.loadplan import LogBounds, Positions, in_order
+from sparkpipeline.load.nextbatch import AVERAGE_BYTES, cut, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 
 Addresses = tuple[tuple[str, int], ...]
@@ -193,7 +193,7 @@ def _sampled(brokers: Brokers, rng: OffsetRange, size: int, cap_bytes: int) -> f
 
 @dataclass(frozen=True, slots=True)
 class TaskPlanner:
-    """Planner of tasks: limits, cuts and packs ranges by planner.py, with facts of the cluster.
+    """Planner of tasks: limits, cuts and packs ranges by nextbatch.py, with facts of the cluster.
 
     averages: bytes of a message by topic, as last loaded; cores: tasks that run at once.  Where offsets are bytes (0.7)
     they are the sizes themselves, and ranges can only be cut where entries begin: this is looked up.

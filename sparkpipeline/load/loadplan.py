@@ -18,10 +18,10 @@ from typing import Any
 
 from kafkawire.model import PartitionId, TopicPartition
 from sparkpipeline.errors import LedgerDamaged
-from sparkpipeline.ledger.model import Plan
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.ranges import OffsetRange, partition_key, partition_of
-from sparkpipeline.source.offsets import in_order as in_order
+from sparkpipeline.source.offsetbounds import in_order as in_order
 from zkconsumer.offsets.former import TopicCreation
 
 LOAD, REWIND, COMPACT, INIT = "load", "rewind", "compact", "init"

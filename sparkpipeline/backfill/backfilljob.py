@@ -16,10 +16,7 @@ from groundwork.installed import own_version
 from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
 from kafkawire.topicnames import why_never_written
-from sparkpipeline.backfill.clusters import Clusters, HandOver
-from sparkpipeline.backfill.folder import BackfillFolder
-from sparkpipeline.backfill.logends import stable_ends
-from sparkpipeline.backfill.plan import (
+from sparkpipeline.backfill.backfillplan import (
     BackfillPlan,
     Done,
     Lane,
@@ -29,13 +26,16 @@ from sparkpipeline.backfill.plan import (
     is_given_anew,
     unconfirmed,
 )
-from sparkpipeline.backfill.run import BackfillRun, CopyOutcome, on_spark
+from sparkpipeline.backfill.backfillrun import BackfillRun, CopyOutcome, on_spark
+from sparkpipeline.backfill.clusters import Clusters, HandOver
+from sparkpipeline.backfill.folder import BackfillFolder
+from sparkpipeline.backfill.stableends import stable_ends
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ranges import partition_key
-from sparkpipeline.source.cluster import group_offsets
-from sparkpipeline.source.offsets import rank
+from sparkpipeline.source.offsetbounds import rank
+from sparkpipeline.source.querycluster import group_offsets
 from sparkpipeline.source.resolver import resolve_batch
 
 REPLICATED_S = 30.0  # how long the replicas of a target may lag when the backfill is planned

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.plan import Gap, LogBounds, Positions, in_order
+from sparkpipeline.load.loadplan import Gap, LogBounds, Positions, in_order
 from sparkpipeline.ranges import OffsetRange, in_parts, packed, unit_of
 
 AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded

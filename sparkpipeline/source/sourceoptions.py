@@ -32,8 +32,8 @@ from sparkpipeline.brokersecurity import KafkaSecurityOptions
 from sparkpipeline.cluster.access import AUTO, release_or_auto
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange, parse_ranges
-from sparkpipeline.reading.options import Fallback, ReadOptions
-from sparkpipeline.source.offsets import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, bound_of, in_order
+from sparkpipeline.reading.readoptions import Fallback, ReadOptions
+from sparkpipeline.source.offsetbounds import EARLIEST, LATEST, Bound, Fixed, Offsets, Times, bound_of, in_order
 from sparkpipeline.source.subscription import Subscription
 from sparkpipeline.source.taskplan import PACK_BYTES
 

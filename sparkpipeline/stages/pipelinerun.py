@@ -14,14 +14,14 @@ from typing import Any
 from sparkpipeline.errors import OptionRefused, PipelineError, Refused, sentence_in
 from sparkpipeline.ledger.exactlyonce import Outcome, Tell, advance
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest
+from sparkpipeline.ledger.manifests import Manifest
 from sparkpipeline.load.job import Watch, run_load, unwatched
-from sparkpipeline.stages.config import Pipeline
 from sparkpipeline.stages.graph import LOAD, Graph, Node, nearest
 from sparkpipeline.stages.inputs import NotYet, PipelineLedgers
-from sparkpipeline.stages.planner import Planner
+from sparkpipeline.stages.pipelinefile import Pipeline
 from sparkpipeline.stages.preview import NodePreview
-from sparkpipeline.stages.programs import Program, first_line, program_hash, program_of
+from sparkpipeline.stages.stageplan import Planner
+from sparkpipeline.stages.stageprograms import Program, first_line, program_hash, program_of
 from sparkpipeline.stages.work import StageWork
 
 DONE, IDLE, WAITS, FAILED, LOST, ELSEWHERE = "done", "nothing to do", "waits", "failed", "lost", "runs elsewhere"

@@ -26,7 +26,7 @@ class ReadOptions:
     columns: tuple[str, ...] = COLUMNS
     batch_bytes: int = 4 << 20  # of keys and values in a record batch, a single larger row apart
     batch_rows: int = 10000
-    skip_damaged: bool = False  # what is damaged is skipped and counted (damage.py)
+    skip_damaged: bool = False  # what is damaged is skipped and counted (damagelog.py)
     # How the caller spells what helps, at the end of an error's sentence:
     cap_option: str = "fetchBytesCap"
     loss_helps: str = "failOnDataLoss=false skips what is not there"

@@ -26,8 +26,8 @@ from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries,
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import PipelineError
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
-from sparkpipeline.source.options import Limits, SourceOptions, read_options
+from sparkpipeline.reading.readoptions import ReadOptions
+from sparkpipeline.source.sourceoptions import Limits, SourceOptions, read_options
 from sparkpipeline.source.taskplan import AVERAGE_BYTES, LEAST_BYTES, plan
 
 MAX_SAMPLED_TOPICS = 20  # asked; the others are taken for their average
@@ -155,7 +155,7 @@ def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[T
 
 def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
     """Return the average size; None if nothing can be read."""
-    from sparkpipeline.reading.fetcher import read_sets  # threads and links: only where something is measured
+    from sparkpipeline.reading.rangefetcher import read_sets  # threads and links: only where something is measured
 
     first = OffsetRange(rng.topic, rng.partition, rng.start, rng.start + 1, rng.leader)
     try:

@@ -14,12 +14,12 @@ from typing import Any
 from kafkawire.dialects import Dialect
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest
+from sparkpipeline.ledger.manifests import Manifest
 from sparkpipeline.ledger.orc import ORC
 from sparkpipeline.ledger.parquet import PARQUET
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.facts import JobState
-from sparkpipeline.load.plan import LOAD, REWIND
+from sparkpipeline.load.loadplan import LOAD, REWIND
 from sparkpipeline.source.schema import columns_by_default
 
 IN_FOLDERS = ("topic",)  # columns of a message that are in the names of folders, and not in files

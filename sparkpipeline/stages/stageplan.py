@@ -24,11 +24,11 @@ from typing import Any
 
 from sparkpipeline.errors import LedgerDamaged, Refused
 from sparkpipeline.ledger.ledger import Ledger
-from sparkpipeline.ledger.model import Manifest, Plan
+from sparkpipeline.ledger.manifests import Manifest, Plan
 from sparkpipeline.stages.batchmode import Batch, Past, Step, next_step, quick_step
-from sparkpipeline.stages.config import BATCH, Stage
 from sparkpipeline.stages.inputs import InputHead, PipelineLedgers, StageInput, identity
 from sparkpipeline.stages.partitionmode import Partition, next_recompute, stranger
+from sparkpipeline.stages.pipelinefile import BATCH, Stage
 
 KIND, RERUN = "stage", "rerun"  # kinds of a stage's plans; rerun: because of a rewind above it, or by command
 REWINDS = ("rewind", RERUN)

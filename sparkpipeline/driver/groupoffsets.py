@@ -7,7 +7,7 @@ only.
 
 Four-valued: an offset, NONE (none was ever committed), FormerOffset (of an earlier topic of that name, if ZooKeeper is
 available), or Unknown with the reason; the last three are never 0.  zk is any started kazoo client, inside the
-cluster's chroot; its exceptions are passed on (sparkpipeline.driver.zookeeper converts them to ours).
+cluster's chroot; its exceptions are passed on (sparkpipeline.driver.zkclient converts them to ours).
 """
 
 from __future__ import annotations

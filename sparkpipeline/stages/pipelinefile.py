@@ -11,7 +11,7 @@ from groundwork.options import OptionError, Options, given, load, option
 from kafkawire import optiontypes
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.load.config import LoadConfig, base_folder, config_of, read_config, read_yaml
-from sparkpipeline.sink.options import SinkOptions
+from sparkpipeline.sink.sinkoptions import SinkOptions
 from sparkpipeline.stages.graph import LOAD, STAGE, Graph, Node, problems
 
 BATCH, PARTITION = "batch", "partition"

@@ -21,12 +21,12 @@ from groundwork.sentences import counted
 from kafkawire.fingerprints import MASK
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
-from sparkpipeline.audit.clusters import Side
+from sparkpipeline.audit.auditbounds import Side
+from sparkpipeline.audit.audittasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for
+from sparkpipeline.audit.clusteraudit import Tell
 from sparkpipeline.audit.differences import CHANGED, AuditResult, Difference, Scope, SideSums, from_sums, unequal
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.job import Tell
-from sparkpipeline.audit.matching import DUPLICATED, FOREIGN, MISSING
-from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for
+from sparkpipeline.audit.messagematching import DUPLICATED, FOREIGN, MISSING
 from sparkpipeline.audit.windows import Windows, label
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OptionRefused, UnknownPartition
@@ -36,8 +36,8 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.paths import FinalName
 from sparkpipeline.ranges import partition_key, partition_of
 from sparkpipeline.source.exactplan import ExactPlan
-from sparkpipeline.source.options import read_options
 from sparkpipeline.source.schema import BY_BROKER, TYPES, struct_type
+from sparkpipeline.source.sourceoptions import read_options
 
 STORED = ("partition", "offset", "key", "value")
 WHERE = ("topic", "partition", "block")

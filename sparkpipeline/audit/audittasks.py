@@ -15,14 +15,14 @@ from kafkawire.errors import LibraryMissing
 from kafkawire.fingerprints import HAS_NUMPY, Hashed, hashed
 from kafkawire.model import BrokerPartition, MessageSet, TopicPartition
 from sparkpipeline.audit.figures import Figures, add
-from sparkpipeline.audit.matching import Pack
+from sparkpipeline.audit.messagematching import Pack
 from sparkpipeline.audit.windows import Windows, untimed
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.errors import CodecMissing, CorruptData
 from sparkpipeline.ranges import OffsetRange, in_steps, packed, partition_key
-from sparkpipeline.reading.fetcher import read_sets
-from sparkpipeline.reading.options import ReadOptions
 from sparkpipeline.reading.pieces import decoded
+from sparkpipeline.reading.rangefetcher import read_sets
+from sparkpipeline.reading.readoptions import ReadOptions
 
 LEAST, MOST = 20_000, 5_000_000  # offsets of a piece
 MESSAGE_BYTES = 256  # of the log, where its offsets are bytes: how many messages a range may have

@@ -18,6 +18,7 @@ from typing import Any
 
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
+from sparkpipeline.audit.audittasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
 from sparkpipeline.audit.differences import (
     AuditResult,
     Scope,
@@ -29,8 +30,7 @@ from sparkpipeline.audit.differences import (
     unequal,
 )
 from sparkpipeline.audit.figures import Figures
-from sparkpipeline.audit.matching import GroupKey, Matched, MatchedEnds, MessageGroup, Pack, grouped, match
-from sparkpipeline.audit.tasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
+from sparkpipeline.audit.messagematching import GroupKey, Matched, MatchedEnds, MessageGroup, Pack, grouped, match
 from sparkpipeline.audit.windows import BLOCK, Windows
 from sparkpipeline.ranges import OffsetRange, partition_key
 

@@ -17,11 +17,11 @@ from groundwork.failpoints import failpoint
 from kafkawire.compression import CODECS
 from kafkawire.errors import LibraryMissing
 from kafkawire.model import BrokerPartition, TopicPartition
+from sparkpipeline.backfill.backfillplan import BackfillPlan, Chunk, Copied, Done, Lane
 from sparkpipeline.backfill.chunkcopy import MAX_UNSTABLE_S, ChunkTask, copy_chunk
 from sparkpipeline.backfill.clusters import Clusters
 from sparkpipeline.backfill.folder import BackfillFolder
-from sparkpipeline.backfill.logends import stable_ends
-from sparkpipeline.backfill.plan import BackfillPlan, Chunk, Copied, Done, Lane
+from sparkpipeline.backfill.stableends import stable_ends
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CodecMissing, PipelineError
 from sparkpipeline.ranges import OffsetRange

@@ -30,9 +30,9 @@ from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import CorruptData, NoLeader, OffsetOutOfRange, PipelineError, UnknownPartition, Unreachable
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.cursor import Cursor, Sizes
-from sparkpipeline.reading.damage import DamagedEntry, DamageLog, first_readable
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.damagelog import DamagedEntry, DamageLog, first_readable
+from sparkpipeline.reading.rangecursor import RangeCursor, Sizes
+from sparkpipeline.reading.readoptions import ReadOptions
 
 log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class _InFlight:
 
     broker: Broker
     link: Link
-    wanted: dict[Cursor, _Wanted]
+    wanted: dict[RangeCursor, _Wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +122,12 @@ class RangeFetcher:
         sizes, began = Sizes(), now()
         spoken, committed = brokers.dialect, brokers.access.committed
         self._cursors = [
-            Cursor(rng, options, spoken=spoken, sizes=sizes, now=began, committed=committed) for rng in ranges
+            RangeCursor(rng, options, spoken=spoken, sizes=sizes, now=began, committed=committed) for rng in ranges
         ]
         self._kept_back = {} if kept_back is None else kept_back
         self._damages = DamageLog() if damages is None else damages
         self._asked: _InFlight | None = None
-        self._answers: dict[Cursor, _Response] = {}  # of ranges whose turn has not come
+        self._answers: dict[RangeCursor, _Response] = {}  # of ranges whose turn has not come
         self._failures = 0  # one after the other
         self._stale = False  # leaders are looked up before the next request
         self._looked_at = began  # when leaders of ranges that wait were looked up
@@ -143,7 +143,7 @@ class RangeFetcher:
                     yield number, found
             self._kept_back[cursor.range] = cursor.kept_back
 
-    def _next(self, cursor: Cursor) -> MessageSet | None:
+    def _next(self, cursor: RangeCursor) -> MessageSet | None:
         """A set; None: something else came, and has been seen to."""
         try:
             answer = self._answer(cursor)
@@ -179,7 +179,7 @@ class RangeFetcher:
 
     # ---- asking ------------------------------------------------------------------------------------------------
 
-    def _answer(self, cursor: Cursor) -> _Response:
+    def _answer(self, cursor: RangeCursor) -> _Response:
         """Raises LinkLost, and what Brokers.leader raises."""
         while True:
             held = self._answers.pop(cursor, None)
@@ -190,7 +190,7 @@ class RangeFetcher:
                 self._ask([cursor, *self._later(cursor)], self._brokers.leader(cursor.range.tp, stale))
             self._receive()
 
-    def _ask(self, cursors: Sequence[Cursor], broker: Broker) -> None:
+    def _ask(self, cursors: Sequence[RangeCursor], broker: Broker) -> None:
         """Send a request for the first of them, and as many of the others as are small and led there."""
         together = self._together(cursors, broker)
         d, options = self._brokers.dialect, self._options
@@ -200,8 +200,8 @@ class RangeFetcher:
         committed = self._brokers.access.committed
         link.send(d.requests.fetch(d, options.max_wait_ms, options.min_bytes, wanted, committed=committed))
 
-    def _together(self, cursors: Sequence[Cursor], broker: Broker) -> dict[Cursor, _Wanted]:
-        together: dict[Cursor, _Wanted] = {}
+    def _together(self, cursors: Sequence[RangeCursor], broker: Broker) -> dict[RangeCursor, _Wanted]:
+        together: dict[RangeCursor, _Wanted] = {}
         total, tps = 0, set()
         for cursor in cursors[:MAX_TOGETHER]:
             part = _Wanted(cursor.position, cursor.bytes)
@@ -234,13 +234,13 @@ class RangeFetcher:
         except (LinkLost, PipelineError):
             self._asked = None
 
-    def _later(self, cursor: Cursor) -> list[Cursor]:
+    def _later(self, cursor: RangeCursor) -> list[RangeCursor]:
         at = self._cursors.index(cursor) + 1
         return [other for other in self._cursors[at : at + MAX_TOGETHER] if other not in self._answers]
 
     # ---- what goes wrong ---------------------------------------------------------------------------------------
 
-    def _refused(self, cursor: Cursor, answer: _Response) -> None:
+    def _refused(self, cursor: RangeCursor, answer: _Response) -> None:
         code, info = answer.row.error, error_info(answer.row.error)
         sentence = f"the broker refuses a fetch: {info.name} ({code})"
         where = cursor.where(answer.broker, offset=cursor.position)
@@ -257,7 +257,7 @@ class RangeFetcher:
         """True if a broker answers so about a log that is damaged: 0.8 has only its error for everything."""
         return info.follows is Follows.DAMAGED or (self._options.skip_damaged and info.code == UNKNOWN_SERVER)
 
-    def _out_of_range(self, cursor: Cursor, broker: Broker) -> None:
+    def _out_of_range(self, cursor: RangeCursor, broker: Broker) -> None:
         tp, position = cursor.range.tp, cursor.position
         try:
             earliest, latest = self._brokers.earliest([tp])[tp], self._brokers.latest([tp], {tp: position})[tp]
@@ -276,7 +276,7 @@ class RangeFetcher:
         until = cursor.range.until
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
 
-    def _skip(self, cursor: Cursor, row: FetchedPartition, damaged: CorruptData) -> None:
+    def _skip(self, cursor: RangeCursor, row: FetchedPartition, damaged: CorruptData) -> None:
         """Skip the damaged bytes at the position.  Raises `damaged` unless the options say that damage is skipped."""
         if not self._options.skip_damaged:
             raise damaged
@@ -296,7 +296,7 @@ class RangeFetcher:
         self._damages.add(entry_skipped)
         cursor.move(behind, self._now())
 
-    def _readable(self, cursor: Cursor, position: int) -> int | None:
+    def _readable(self, cursor: RangeCursor, position: int) -> int | None:
         """The first offset that a fetch at a position brings whole; None: nothing that can be read."""
         row = self._probed(cursor, position)
         if row is None:
@@ -312,7 +312,7 @@ class RangeFetcher:
         message = next(replace(found, runs=(first,)).messages(), None)
         return first.resume_at if message is None else message.offset
 
-    def _probed(self, cursor: Cursor, position: int) -> FetchedPartition | None:
+    def _probed(self, cursor: RangeCursor, position: int) -> FetchedPartition | None:
         """One fetch; None where the leader cannot read its log there, which it tells by almost any error.
 
         Raises NoLeader and Unreachable where the answer may be another one in a moment, since only what is damaged is
@@ -334,7 +334,7 @@ class RangeFetcher:
         sentence = f"the broker refuses a fetch: {info.name} ({row.error})"
         raise (PipelineError if info.lasting else NoLeader)(sentence, **cursor.where(broker, offset=position))
 
-    def _explain(self, cursor: Cursor, broker: Broker) -> None:
+    def _explain(self, cursor: RangeCursor, broker: Broker) -> None:
         """Find out why nothing came though the log goes on; if nothing explains it, another leader is looked for."""
         try:
             policy = self._brokers.cleanup_policy(cursor.range.topic, broker)
@@ -348,17 +348,17 @@ class RangeFetcher:
             log.warning("%s at %d: %s; asking again", cursor.range, cursor.position, why.sentence)
             self._sleep(self._options.max_wait_ms / 1000)  # a broker need not wait for data that it says it has
 
-    def _forget(self, cursor: Cursor) -> None:
+    def _forget(self, cursor: RangeCursor) -> None:
         """Forget what is in flight; the leader is looked up again."""
         self._asked = None
         self._brokers.links.close(PURPOSE)
         self._look_again(cursor)
 
-    def _look_again(self, cursor: Cursor) -> None:
+    def _look_again(self, cursor: RangeCursor) -> None:
         cursor.other_leader()
         self._failures += 1
 
-    def _failed(self, cursor: Cursor, why: LinkLost | PipelineError, *, waits: bool = False) -> None:
+    def _failed(self, cursor: RangeCursor, why: LinkLost | PipelineError, *, waits: bool = False) -> None:
         """Wait for another leader, or (waits) for the same one.
 
         Raises NoLeader once patience is over.

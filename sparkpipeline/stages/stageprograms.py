@@ -10,7 +10,7 @@ from typing import Any
 
 from groundwork.named import NotLoaded, load_named
 from sparkpipeline.errors import OptionRefused, PipelineError, StageFailed, code_in
-from sparkpipeline.stages.config import Pipeline, Stage
+from sparkpipeline.stages.pipelinefile import Pipeline, Stage
 
 _RAISED = re.compile(r"[A-Za-z_][\w.]*(: |$)")  # pkg.mod.Error: why; lines of code stand further in
 _CALLING = re.compile(r"An error occurred while calling \S+\.$")  # what py4j puts before Java's own words

@@ -28,7 +28,7 @@ from kafkawire.model import Broker, MessageSet
 from kafkawire.protocol.request import FetchedPartition
 from sparkpipeline.errors import CorruptData, DataLoss, MessageTooLarge, PipelineError
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.reading.options import ReadOptions
+from sparkpipeline.reading.readoptions import ReadOptions
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Sizes:
         return int(offsets * each * 1.25)
 
 
-class Cursor:
+class RangeCursor:
     """One range while it is read.
 
     lost       offsets skipped because they were gone, by options.fail_on_data_loss

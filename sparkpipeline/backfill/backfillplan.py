@@ -17,7 +17,7 @@ from typing import Any
 from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
-from sparkpipeline.ledger.model import utc
+from sparkpipeline.ledger.manifests import utc
 from sparkpipeline.ranges import OffsetRange, in_steps, partition_of
 
 FORMAT = 1

@@ -27,7 +27,7 @@ from kafkawire.topicnames import why_never_written
 from producer.partitioners import Sticky, byte_array_partitioner, default_of, murmur2_partitioner
 from producer.rows import Row, size_of
 from sparkpipeline.errors import NotDelivered, OptionRefused
-from sparkpipeline.sink.options import SinkOptions
+from sparkpipeline.sink.sinkoptions import SinkOptions
 
 TAKEN = {  # column -> types it may have
     "value": ("string", "binary"),

@@ -11,16 +11,16 @@ from groundwork.sentences import iso_ms
 from kafkawire.cluster.view import ClusterView
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
-from sparkpipeline.audit.tasks import Reading
+from sparkpipeline.audit.audittasks import Reading
 from sparkpipeline.audit.windows import Windows
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
 from sparkpipeline.ranges import OffsetRange, partition_of
-from sparkpipeline.source.cluster import access_of, brokers_of
-from sparkpipeline.source.offsets import in_order
-from sparkpipeline.source.options import SourceOptions, checked_options, read_options
+from sparkpipeline.source.offsetbounds import in_order
+from sparkpipeline.source.querycluster import access_of, brokers_of
+from sparkpipeline.source.sourceoptions import SourceOptions, checked_options, read_options
 
 NO_TIMES = "messages of Kafka 0.7 have no time: give offsets of both sides, or leave it out"
 ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one

@@ -14,12 +14,12 @@ from kafkawire.dialects import dialect
 from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.access import AUTO, ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.addresses import find_access
+from sparkpipeline.driver.brokeraddresses import find_access
 from sparkpipeline.errors import Refused
-from sparkpipeline.source.options import BROKERS, SourceOptions
+from sparkpipeline.source.sourceoptions import BROKERS, SourceOptions
 
 if TYPE_CHECKING:
-    from sparkpipeline.driver.zookeeper import Registry
+    from sparkpipeline.driver.zkclient import Registry
 
 GroupOffsets = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
 
@@ -54,7 +54,7 @@ def _registry(options: SourceOptions) -> Registry | None:
     """Return the registry if brokers do not describe themselves, and ZooKeeper is configured."""
     if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
         return None
-    from sparkpipeline.driver.zookeeper import Registry
+    from sparkpipeline.driver.zkclient import Registry
 
     return Registry(options, dialect(options.protocol))
 
@@ -67,8 +67,8 @@ def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets
     group = options.group_id or ""
 
     def positions(tps: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
-        from sparkpipeline.driver.groups import read_offsets
-        from sparkpipeline.driver.zookeeper import zookeeper_of
+        from sparkpipeline.driver.groupoffsets import read_offsets
+        from sparkpipeline.driver.zkclient import zookeeper_of
 
         storage = options.storage
         if storage == "kafka":

@@ -13,7 +13,7 @@ from kafkawire.net.security import Security
 from sparkpipeline.cluster.access import RETRIES, RETRY_INTERVAL_MS, ClusterAccess, resolved
 
 if TYPE_CHECKING:
-    from sparkpipeline.driver.zookeeper import ZooKeeperFields
+    from sparkpipeline.driver.zkclient import ZooKeeperFields
 
     class ClusterFields(ZooKeeperFields, Protocol):
         """Options that describe a cluster."""
@@ -57,7 +57,7 @@ def find_access(
 
 
 def _registered(options: ClusterFields) -> tuple[tuple[str, int], ...]:
-    from sparkpipeline.driver.zookeeper import bootstrap_of, zookeeper_of
+    from sparkpipeline.driver.zkclient import bootstrap_of, zookeeper_of
 
     with zookeeper_of(options) as zk:
         return bootstrap_of(zk, options.kafka_security.protocol)
