@@ -186,29 +186,9 @@ def coded(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-EXIT_OF: dict[str, str] = {  # code -> name in groundwork.output.EXIT, which tasks need not import
-    kind.code: kind.exit
-    for kind in (
-        PipelineError,
-        OptionRefused,
-        Unreachable,
-        UnknownPartition,
-        NoLeader,
-        OffsetOutOfRange,
-        DataLoss,
-        CorruptData,
-        MessageTooLarge,
-        CodecMissing,
-        NoTimestamp,
-        NotDelivered,
-        Refused,
-        Mismatch,
-        Missing,
-        StorageFailed,
-        LedgerDamaged,
-        StageFailed,
-    )
-}
+_KINDS: list[type[PipelineError]] = [PipelineError, *PipelineError.__subclasses__()]
+KINDS = {kind.code: kind for kind in _KINDS}
+EXIT_OF = {code: kind.exit for code, kind in KINDS.items()}  # names in groundwork.output.EXIT
 
 
 def code_in(text: str) -> str | None:

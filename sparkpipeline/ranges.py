@@ -6,7 +6,7 @@ import heapq
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from groundwork.jsontext import json_value
 from kafkawire.model import Broker, BrokerPartition, PartitionId, TopicPartition, partition_named
@@ -44,9 +44,12 @@ class OffsetRange:
 def ranges_text(ranges: Iterable[OffsetRange]) -> str:
     """Return the value of the option offsetRanges: a JSON list of {topic, partition, start, until}, in the order
     given."""
-    return json.dumps([
-        {"topic": r.topic, "partition": partition_key(r.partition), "start": r.start, "until": r.until} for r in ranges
-    ])  # fmt: skip
+    return json.dumps([range_row(rng) for rng in ranges])
+
+
+def range_row(rng: OffsetRange) -> dict[str, Any]:
+    """Return a range for JSON: {topic, partition, start, until}."""
+    return {"topic": rng.topic, "partition": partition_key(rng.partition), "start": rng.start, "until": rng.until}
 
 
 def partition_of(key: object) -> PartitionId:
@@ -106,7 +109,23 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, str) and isinstance(partition_named(value), BrokerPartition)
 
 
-# ---- cut, and packed into tasks ------------------------------------------------------------------------------------
+# ---- limited, cut, and packed into tasks ----------------------------------------------------------------------------
+
+
+def limited_by_lag(
+    ranges: Iterable[OffsetRange], most: float | None, size: Callable[[OffsetRange], float] = lambda rng: 1.0
+) -> list[OffsetRange]:
+    """Return the ranges, shortened so that together they have at most `most`, shared by lag; None: no limit.
+
+    size: of an offset of a range, above 0.  As Spark's kafka source: rounded down, but at least one offset of each
+    range, so that the small are not starved (with more ranges than `most` it is more).
+    """
+    listed = list(ranges)
+    total = float(sum(rng.count * size(rng) for rng in listed))
+    if most is None or total <= most:
+        return listed
+    shares = [(rng, most * (rng.count * size(rng) / total) / size(rng)) for rng in listed]
+    return [replace(rng, until=rng.start + min(rng.count, max(1, int(share)))) for rng, share in shares]
 
 
 def in_parts(rng: OffsetRange, parts: int) -> Iterator[OffsetRange]:

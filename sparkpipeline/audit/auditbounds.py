@@ -1,4 +1,4 @@
-"""The two clusters of an audit as the driver reaches them, and which offsets it reads of each.  Needs no Spark."""
+"""Clusters of an audit for the driver, and the offsets to read from each.  Needs no Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from groundwork.jsontext import json_value
 from groundwork.sentences import iso_ms
-from kafkawire.cluster.view import ClusterView
 from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
 from sparkpipeline.audit.audittasks import Reading
@@ -19,11 +18,11 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, UnknownPartition
 from sparkpipeline.ranges import OffsetRange, partition_of
 from sparkpipeline.source.offsetbounds import in_order
-from sparkpipeline.source.querycluster import access_of, brokers_of
+from sparkpipeline.source.querycluster import access_of, brokers_of, must_differ
 from sparkpipeline.source.sourceoptions import SourceOptions, checked_options, read_options
 
 NO_TIMES = "messages of Kafka 0.7 have no time: give offsets of both sides, or leave it out"
-ELSEWHERE = (  # what options of reading say that an audit is told otherwise, or that makes no sense in one
+ELSEWHERE = (  # options of reading that an audit sets itself, or that make no sense in one
     "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "startingOffsetsByTimestamp",
     "endingOffsetsByTimestamp", "offsetRanges", "assign",
 )  # fmt: skip
@@ -35,14 +34,14 @@ Offsets = Mapping[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """One end of what is compared: a time, or offsets of one side; none of both: where the log ends."""
+    """One end of the comparison: a time, or offsets of one side; with neither, the end of the log."""
 
     time_ms: int | None = None
     offsets: Offsets | None = None
 
 
 def parse_limit(text: str | None, option: str) -> Limit:
-    """What a user gave: an ISO time, JSON offsets {"topic": {"0": 17}}, or nothing.  Raises OptionRefused."""
+    """Parse a limit: an ISO time, JSON offsets {"topic": {"0": 17}}, or None.  Raises OptionRefused."""
     if text is None:
         return Limit()
     time_ms = iso_ms(text)
@@ -68,7 +67,7 @@ def parse_limit(text: str | None, option: str) -> Limit:
 
 
 def check_limits(start: Limit, until: Limit, target_start: Limit, target_until: Limit) -> None:
-    """Offsets of one side need those of the other, whose offsets are others.  Raises OptionRefused."""
+    """Raise OptionRefused unless both sides have offsets, or neither: the same message has different offsets."""
     for ours, theirs, end in ((start, target_start, "from"), (until, target_until, "to")):
         if (ours.offsets is None) != (theirs.offsets is None):
             given, other = (f"--{end}", f"--target-{end}")
@@ -80,8 +79,10 @@ def check_limits(start: Limit, until: Limit, target_start: Limit, target_until: 
 
 
 def windows_of(kind: str, start: Limit, until: Limit, *, by_broker: bool = False) -> Windows:
-    """The windows of the first pass.  by_broker: a side is of 0.7, whose messages have no time; what the other side's
-    have does not count then.  Raises OptionRefused for a time bound where times are not to count."""
+    """Return the windows of the first pass.
+
+    by_broker: one side is 0.7, whose messages have no time, so the times of the other side are ignored.  Raises
+    OptionRefused for a time bound with windows of offsets."""
     timed = start.time_ms is not None or until.time_ms is not None
     if timed and kind == "blocks":
         raise OptionRefused("windows are blocks of offsets, and --from or --to is a time", option="window")
@@ -93,35 +94,36 @@ def windows_of(kind: str, start: Limit, until: Limit, *, by_broker: bool = False
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One cluster: how it is read, and how it is reached."""
+    """One cluster: options for reading it, and access to its brokers."""
 
     options: SourceOptions
     access: ClusterAccess
 
     @staticmethod
     def of(options: Mapping[str, str]) -> Side:
-        """From options of format kafka08.  Raises OptionRefused, Unreachable, Refused."""
+        """Make it from options of format kafka08.  Raises OptionRefused, Unreachable, Refused."""
         refuse_told_elsewhere(options)
         known = checked_options(options, streaming=False)
         return Side(known, access_of(known))
 
     @property
     def by_broker(self) -> bool:
-        """Whether its partitions belong to brokers (0.7): the other cluster has no such partitions, nor offsets."""
+        """True if its partitions belong to brokers (0.7): the other cluster has other partitions and offsets."""
         return self.options.by_broker
 
     def links(self) -> Brokers:
-        """The driver's links to it; the caller closes them."""
+        """Return the driver's links to it; the caller closes them."""
         return brokers_of(self.options, self.access)
 
     def whole_entries(self, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
-        """Ranges whose cuts are moved to where entries begin, where offsets are bytes.  Raises as EntryBoundaries."""
+        """Return the ranges with their cuts moved to where entries begin, for offsets that are bytes.  Raises the
+        exceptions of EntryBoundaries."""
         with self.links() as brokers:
             return cut_at_boundaries(ranges, EntryBoundaries.of(brokers, self.options.fetch_bytes))
 
 
 def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
-    """Raises OptionRefused for an option of reading that says what is compared."""
+    """Raise OptionRefused for an option of reading that would change what is compared."""
     lower = {name.lower() for name in options}
     wrong = [name for name in ELSEWHERE if name.lower() in lower]
     if wrong:
@@ -129,15 +131,15 @@ def refuse_told_elsewhere(options: Mapping[str, str]) -> None:
 
 
 def must_answer(options: Mapping[str, str]) -> None:
-    """Ask the cluster that these options of format kafka08 name, before Spark is started for it.
+    """Check that the cluster of these kafka08 options answers, before Spark is started.
 
     Raises OptionRefused, Unreachable, Refused."""
-    with Side.of({**options, "subscribe": "-"}).links() as brokers:  # no topic is asked for by name
+    with Side.of({**options, "subscribe": "-"}).links() as brokers:  # no topic is requested by name
         brokers.view()
 
 
 def reading(sides: Mapping[str, Side]) -> Reading:
-    """How tasks read them."""
+    """Return the settings with which tasks read both sides."""
     now_ms = time.time_ns() // 1_000_000
     options = {name: read_options(side.options, (), now_ms) for name, side in sides.items()}
     return Reading({name: side.access for name, side in sides.items()}, options)
@@ -148,7 +150,7 @@ def reading(sides: Mapping[str, Side]) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class AuditBounds:
-    """What there is to compare now: ranges by side, and topics that the target does not have."""
+    """Ranges to compare now, by side, and topics that the target does not have."""
 
     ranges: Mapping[str, Ranges]
     missing: tuple[str, ...]
@@ -159,15 +161,17 @@ class AuditBounds:
 
 
 def look(sides: Mapping[str, Side], limits: Mapping[str, tuple[Limit, Limit]]) -> AuditBounds:
-    """Ask both clusters, the target first: what comes in meanwhile is in the source then, and at most not yet in the
-    target.  Raises UnknownPartition for a topic that the source has not, OffsetOutOfRange, OptionRefused, and what
-    Brokers raise."""
+    """Return the ranges to compare.  Reads the target's ends first, so that a message that arrives meanwhile can only
+    be missing in the target.
+
+    Raises UnknownPartition for a topic that the source does not have, OffsetOutOfRange, OptionRefused, and the
+    exceptions of Brokers."""
     for name, side in sides.items():
         if side.by_broker and any(limit.time_ms is not None for limit in limits[name]):
             raise OptionRefused(NO_TIMES, option="--from")
     with sides[SOURCE].links() as ours, sides[TARGET].links() as theirs:
         if all(limit.offsets is None for limit in limits[TARGET]):
-            _two_clusters(ours.view(), theirs.view())
+            must_differ(ours.view(), theirs.view())
         wanted = sides[SOURCE].options.subscription.partitions(ours.view())
         if not wanted:
             raise UnknownPartition(f"the source has no {sides[SOURCE].options.subscription}")
@@ -179,31 +183,25 @@ def look(sides: Mapping[str, Side], limits: Mapping[str, tuple[Limit, Limit]]) -
     return AuditBounds({SOURCE: source, TARGET: target}, tuple(missing))
 
 
-def _two_clusters(source: ClusterView, target: ClusterView) -> None:
-    """A cluster is always equal to itself: who asks that meant something else."""
-    both = {(b.host, b.port) for b in source.brokers.values()} & {(b.host, b.port) for b in target.brokers.values()}
-    if both:
-        host, port = min(both)
-        raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
-
-
 def partitions_of(brokers: Brokers, topics: Collection[str]) -> list[TopicPartition]:
-    """Every partition of these topics that the cluster has."""
+    """Return all partitions of these topics that the cluster has."""
     view = brokers.view()
     return in_order(TopicPartition(topic, p) for topic in topics for p in view.topics.get(topic, {}))
 
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """bounds: what is read of each partition; cut: those read from where a log begins, behind offset 0."""
+    """Ranges of one side.  bounds: offsets to read, by partition; cut: partitions whose log begins after offset 0."""
 
     bounds: dict[TopicPartition, tuple[int, int]]
     cut: frozenset[TopicPartition]
 
 
 def ranges_of(brokers: Brokers, tps: Collection[TopicPartition], start: Limit, until: Limit, *, side: str) -> Ranges:
-    """What to read of one cluster now.  Raises OffsetOutOfRange for offsets that the log does not hold, OptionRefused
-    for partitions without one where others have one, and what Brokers raise."""
+    """Return the ranges to read from one cluster now.
+
+    Raises OffsetOutOfRange for offsets that the log does not have, OptionRefused if only some partitions have an
+    offset, and the exceptions of Brokers."""
     if not tps:
         return Ranges({}, frozenset())
     to = None if until.offsets is None else _given(until.offsets, tps, side, "to")

@@ -1,7 +1,7 @@
-"""The differences between two logs: their sums compared, the rows that a user gets, and the JSON report.  Pure.
+"""Differences between two logs: comparison of sums, the rows that a user gets, and the JSON report.  Pure.
 
-A scope is what is compared as one: a partition with its namesake, or the whole topic (partition None) where a
-mirror partitioned it in another way.
+A scope is the unit of comparison: a partition with the one of the same number, or the whole topic (partition None) if a
+mirror partitioned it differently.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Scope(NamedTuple):
 
 
 def in_order(scopes: Iterable[Scope]) -> list[Scope]:
-    """By topic, then by partition number, of 0.7 by broker and index."""
+    """Return the scopes by topic, then by partition number (0.7: broker and index)."""
 
     def place(scope: Scope) -> tuple[str, tuple[int, ...]]:
         numbers = () if scope.partition is None else tuple(map(int, str(scope.partition).split("-")))
@@ -56,11 +56,11 @@ NOTHING = Figures()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """A row of what the audit prints.
+    """One row of an audit's output.
 
-    messages       so many; None where only sums are known        source, target   messages in this window, each side
-    first_offset, last_offset   between which they stand: in the target's log for duplicated, foreign and what the
-                   source's retention cut; else in the source's
+    messages       their number; None if only sums are known      source, target   messages in this window, each side
+    first_offset, last_offset   of these messages: in the target's log for duplicated, foreign and what the source's
+                   retention cut; otherwise in the source's
     """
 
     topic: str
@@ -74,14 +74,14 @@ class Difference:
     last_offset: int | None
 
     def row(self) -> tuple[object, ...]:
-        """Its values in the order of COLUMNS."""
+        """Return its values in the order of COLUMNS."""
         return tuple(getattr(self, name) for name in COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What came of it: the rows that differ, and the sums of all scopes.  block: offsets of a block of these sums; 0:
-    they know no blocks."""
+    """Result of an audit: the rows that differ, and the sums of all scopes.  block: offsets of a block; 0: sums
+    without blocks."""
 
     differences: tuple[Difference, ...]
     sums: SideSums
@@ -101,7 +101,7 @@ class AuditResult:
 def by_scope(
     parts: Mapping[tuple[str, int | str], Windowed], keyed: Collection[str]
 ) -> dict[Scope, dict[int, Figures]]:
-    """Sums of partitions as sums of scopes; keyed: topics whose partitions are added up, as those of 0.7 always are."""
+    """Return sums of partitions as sums of scopes.  keyed: topics whose partitions are added up; 0.7's always are."""
     sums: dict[Scope, dict[int, Figures]] = {}
     for (topic, partition), windows in parts.items():
         scope = Scope(topic, None if topic in keyed or isinstance(partition, str) else partition)
@@ -113,12 +113,12 @@ def by_scope(
 
 
 def total(windows: Windowed) -> int:
-    """Messages in all of them."""
+    """Return the number of messages in all windows."""
     return sum(figures.count for figures in windows.values())
 
 
 def unequal(source: Sums, target: Sums) -> dict[Scope, list[int]]:
-    """The scopes that differ, with the windows in which they do."""
+    """Return the scopes that differ, with the windows in which they differ."""
     found: dict[Scope, list[int]] = {}
     for scope in in_order({*source, *target}):
         ours, theirs = source.get(scope, {}), target.get(scope, {})
@@ -131,13 +131,19 @@ def unequal(source: Sums, target: Sums) -> dict[Scope, list[int]]:
 
 
 def from_sums(
-    scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed, *, block: int = 0
+    scope: Scope,
+    windows: Iterable[int],
+    ours: Windowed,
+    theirs: Windowed,
+    *,
+    block: int = 0,
+    otherwise: str = UNEQUAL,
 ) -> list[Difference]:
-    """What the sums alone tell of these windows."""
+    """Return a row for each of these windows, judged by sums alone.  otherwise: kind if messages differ."""
     rows = []
     for window in windows:
         a, b = ours.get(window, NOTHING), theirs.get(window, NOTHING)
-        kind = REORDERED if a.same_messages(b) else UNEQUAL
+        kind = REORDERED if a.same_messages(b) else otherwise
         bounds = [offset for offset in (a.first, a.last) if offset is not None]
         first, last = min(bounds, default=None), max(bounds, default=None)
         many = a.count if kind == REORDERED else None
@@ -169,9 +175,9 @@ def from_groups(
     groups: Mapping[GroupKey, MessageGroup],
     block: int,
 ) -> list[Difference]:
-    """What is different in a scope, after its messages were matched one by one.
+    """Return the differences in a scope whose messages were matched one by one.
 
-    windows: those whose sums differ.  Where no message is without a partner, order or time is what differs.
+    windows: those whose sums differ.  If every message was matched, their order or their times differ.
     """
     if not groups:
         return _no_odd_ones(scope, windows, ours, theirs)
@@ -201,32 +207,20 @@ def _place(item: tuple[GroupKey, MessageGroup]) -> tuple[str, int, int, str]:
 
 
 def _count(windows: Windowed, window: int, known: bool) -> int:
-    """Messages of the hour; of the scope where blocks are not counted."""
+    """Return the messages of the hour; those of the scope if blocks are not counted."""
     return windows.get(window, NOTHING).count if known else total(windows)
 
 
 def _no_odd_ones(scope: Scope, windows: Iterable[int], ours: Windowed, theirs: Windowed) -> list[Difference]:
-    """Each message has its partner: windows with the same sums are in another order, the others in another hour."""
+    """Return the differences if every message was matched: another order in windows with equal sums, another hour
+    in the others."""
     chosen = list(windows)
     reordered = [w for w in chosen if ours.get(w, NOTHING).same_messages(theirs.get(w, NOTHING))]
     moved = sorted({*chosen} - {*reordered})
-    rows = from_sums(scope, reordered, ours, theirs)
-    for window in moved:
-        a, b = ours.get(window, NOTHING), theirs.get(window, NOTHING)
-        rows.append(
-            Difference(
-                topic=scope.topic,
-                partition=scope.partition,
-                window=label(window),
-                difference=MOVED,
-                messages=None,
-                source=a.count,
-                target=b.count,
-                first_offset=a.first,
-                last_offset=a.last,
-            )
-        )
-    return rows
+    return [
+        *from_sums(scope, reordered, ours, theirs),
+        *from_sums(scope, moved, ours, theirs, otherwise=MOVED),
+    ]
 
 
 # ---- the report ------------------------------------------------------------------------------------------------------
@@ -235,7 +229,7 @@ Offsets = Mapping[str, Mapping[str, Mapping[str, list[int]]]]  # side -> topic -
 
 
 def document(found: AuditResult, offsets: Offsets, *, allowed: Collection[str], seconds: float) -> dict[str, Any]:
-    """equal: nothing differs; passed: nothing but what is allowed; offsets: what was read of each side."""
+    """Return the JSON report.  equal: no difference; passed: only allowed ones; offsets: the ranges read, by side."""
     return {
         "equal": not found.differences,
         "passed": not mismatches(found.differences, allowed),
@@ -250,7 +244,7 @@ def document(found: AuditResult, offsets: Offsets, *, allowed: Collection[str], 
 
 
 def mismatches(differences: Collection[Difference], allowed: Collection[str]) -> list[Difference]:
-    """The rows that are not allowed."""
+    """Return the rows that are not allowed."""
     return [row for row in differences if row.difference not in allowed]
 
 

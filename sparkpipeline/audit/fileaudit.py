@@ -1,13 +1,13 @@
-"""A cluster and the files of a load job compared: offset by offset, since files keep the offsets.  Driver side.
+"""Comparison of a cluster with the files of a load job, offset by offset, because files keep offsets.  Driver side.
 
     1  Spark sums up both by partition and block of offsets, with the same expressions
-    2  blocks whose sums differ are joined by offset, so that each message that is missing, foreign, there twice or
-       changed is counted
+    2  blocks whose sums differ are joined by offset, so that each missing, foreign, repeated or changed message is
+       counted
 
-What is compared is what the job says it has loaded and the cluster still holds.
+Only offsets are compared that the job has loaded and the cluster still has.
 
-The place of a message is its partition ("3", of 0.7 "0-3"), its offset, and its number in its entry: messages of a
-compressed entry of 0.7 share the offset at which it begins, and everywhere else the number is 0.
+The place of a message is its partition ("3"; 0.7: "0-3"), its offset, and its number in its entry: messages of a
+compressed 0.7 entry share the offset at which it begins; everywhere else the number is 0.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.paths import FinalName
 from sparkpipeline.ranges import partition_key, partition_of
 from sparkpipeline.source.exactplan import ExactPlan
+from sparkpipeline.source.offsetbounds import by_topic
 from sparkpipeline.source.schema import BY_BROKER, TYPES, struct_type
 from sparkpipeline.source.sourceoptions import read_options
 
@@ -47,7 +48,7 @@ Blocks = dict[TopicPartition, list[tuple[int, int]]]
 
 @dataclass(frozen=True, slots=True)
 class LoadedRanges:
-    """What a load job says it has: per partition start <= offset < until, and the files that hold it."""
+    """Ranges that a load job has: start <= offset < until by partition, and the files that hold them."""
 
     bounds: Bounds
     files: tuple[str, ...]  # full URIs
@@ -55,27 +56,27 @@ class LoadedRanges:
 
     @property
     def by_broker(self) -> bool:
-        """Whether partitions belong to brokers (0.7); a job has partitions of one kind."""
+        """True if partitions belong to brokers (0.7); a job has partitions of one kind."""
         return any(isinstance(tp.partition, BrokerPartition) for tp in self.bounds)
 
     @property
     def offset_size(self) -> int:
-        """How many offsets a message takes, about."""
+        """Return about how many offsets a message takes."""
         return MESSAGE_BYTES if self.by_broker else 1
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of a message that tell its place and content, but for its topic."""
+        """Return the columns with the place and content of a message, except its topic."""
         return (*STORED, *BY_BROKER) if self.by_broker else STORED
 
 
 def compare_files(
     spark: Any, source: Mapping[str, str], base: str, *, topics: Collection[str], block: int, match: bool, tell: Tell
 ) -> tuple[AuditResult, dict[str, dict[str, dict[str, list[int]]]]]:
-    """Hold the cluster that these kafka08 options name against the files below base; the offsets that were compared
-    beside it.  topics: all that were loaded when empty; block: offsets of a block, of 0.7 messages of MESSAGE_BYTES.
+    """Compare the cluster of these kafka08 options with the files below base; return the result and the ranges.
 
-    Raises OptionRefused, UnknownPartition, Unreachable, LedgerDamaged, and what reading ranges raises."""
+    topics: empty for all that were loaded; block: offsets of a block, for 0.7 messages of MESSAGE_BYTES.  Raises
+    OptionRefused, UnknownPartition, Unreachable, LedgerDamaged, and the exceptions of reading ranges."""
     normal = normal_base(base)
     loaded = loaded_by(Ledger(open_files(normal, spark), normal), topics)
     block *= loaded.offset_size
@@ -99,11 +100,12 @@ def compare_files(
         tell(f"{len(differing)} of {counted(len(bounds), 'partition')} differ in their sums; matching their messages")
         frames[SOURCE] = _of_cluster(spark, cluster, loaded, bounds, _blocks(loaded, differing, bounds, block))
         rows = _matched(frames, differing, sums, block)
-    return AuditResult(tuple(rows), sums, block), {SOURCE: _nested(bounds), TARGET: _nested(bounds)}
+    compared = by_topic({tp: list(at) for tp, at in bounds.items()})
+    return AuditResult(tuple(rows), sums, block), {SOURCE: compared, TARGET: compared}
 
 
 def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
-    """What the job has loaded of these topics.  Raises OptionRefused where that is nothing, LedgerDamaged."""
+    """Return the loaded ranges of these topics.  Raises OptionRefused if there are none, and LedgerDamaged."""
     newest = ledger.state().newest
     positions = {} if newest is None else newest.facts.get("positions", {})
     wanted = {*topics} or {*positions}
@@ -128,7 +130,7 @@ def loaded_by(ledger: Ledger, topics: Collection[str]) -> LoadedRanges:
 
 
 def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
-    """The part of each range that the cluster holds."""
+    """Return the part of each range that the cluster still has.  Raises UnknownPartition."""
     view = brokers.view()
     gone = [tp for tp in bounds if tp.partition not in view.topics.get(tp.topic, {})]
     if gone:
@@ -144,7 +146,7 @@ def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
         if held[0] < held[1]:
             found[tp] = held
     if cut:
-        tell(f"of {cut} partitions the cluster holds only a part of what was loaded: that part is compared")
+        tell(f"the cluster still has only a part of what was loaded of {cut} partitions: comparing that part")
     return found
 
 
@@ -152,7 +154,7 @@ def _still_there(brokers: Brokers, bounds: Bounds, tell: Tell) -> Bounds:
 
 
 def _of_cluster(spark: Any, cluster: Side, loaded: LoadedRanges, bounds: Bounds, few: Blocks | None = None) -> Any:
-    """The messages within the bounds, or in a few blocks of them."""
+    """Return the messages within the bounds, or only those of a few blocks."""
     each = {tp: [at] for tp, at in bounds.items()} if few is None else few
     cores = spark.sparkContext.defaultParallelism
     many = sum(until - start for rows in each.values() for start, until in rows) // loaded.offset_size
@@ -169,7 +171,7 @@ def _of_cluster(spark: Any, cluster: Side, loaded: LoadedRanges, bounds: Bounds,
 
 
 def _of_files(spark: Any, loaded: LoadedRanges, bounds: Bounds) -> Any:
-    """The rows of the job's files within the bounds.  The topic is in the path alone."""
+    """Return the rows of the job's files within the bounds.  Only the path has the topic."""
     from pyspark.sql import functions as F
 
     stored = struct_type({name: TYPES[name] for name in loaded.columns})
@@ -186,7 +188,7 @@ def _of_files(spark: Any, loaded: LoadedRanges, bounds: Bounds) -> Any:
 
 
 def _placed(frame: Any, by_broker: bool) -> Any:
-    """The place of each message, its key and its value."""
+    """Return the place of each message, its key and its value."""
     from pyspark.sql import functions as F
 
     partition = F.concat_ws("-", "broker", "partition") if by_broker else F.col("partition")
@@ -195,12 +197,12 @@ def _placed(frame: Any, by_broker: bool) -> Any:
 
 
 def _partition_type(places: Iterable[TopicPartition | Scope]) -> str:
-    """Of the column partition: all of them are numbers, or texts of 0.7."""
+    """Return the type of the column partition: int, or string for 0.7."""
     return "int" if all(isinstance(place.partition, int) for place in places) else "string"
 
 
 def _hash() -> Any:
-    """Of place, key and value; null and empty differ."""
+    """Return the hash of place, key and value; null and empty differ."""
     from pyspark.sql import functions as F
 
     sizes = [F.coalesce(F.length(name), F.lit(-1)) for name in ("key", "value")]
@@ -228,8 +230,8 @@ def _sums(frame: Any, bounds: Bounds, block: int) -> dict[Scope, dict[int, Figur
 
 
 def _blocks(loaded: LoadedRanges, differing: Mapping[Scope, Iterable[int]], bounds: Bounds, block: int) -> Blocks:
-    """The offsets of the blocks that differ, within the bounds; of 0.7, where a block need not begin with an entry, all
-    of its partition."""
+    """Return the offsets of the blocks that differ, within the bounds; for 0.7, whose blocks need not begin with an
+    entry, those of the whole partition."""
     found: Blocks = {}
     for scope, windows in differing.items():
         tp = TopicPartition(scope.topic, partition_of(scope.partition))
@@ -243,7 +245,7 @@ def _blocks(loaded: LoadedRanges, differing: Mapping[Scope, Iterable[int]], boun
 def _matched(
     frames: Mapping[str, Any], differing: Mapping[Scope, Iterable[int]], sums: SideSums, block: int
 ) -> list[Difference]:
-    """The messages of the blocks that differ, joined by their places."""
+    """Return the differences in these blocks, whose messages are joined by their places."""
     from pyspark.sql import functions as F
 
     spark = frames[SOURCE].sparkSession
@@ -292,10 +294,3 @@ def _matched(
             )
         )
     return rows
-
-
-def _nested(bounds: Bounds) -> dict[str, dict[str, list[int]]]:
-    found: dict[str, dict[str, list[int]]] = {}
-    for tp, at in sorted(bounds.items()):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = list(at)
-    return found

@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from groundwork.failpoints import failpoint
@@ -35,7 +35,7 @@ from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition
 from sparkpipeline.ledger.files import Files
 from sparkpipeline.ranges import partition_key
 from sparkpipeline.source.offsetbounds import rank
-from sparkpipeline.source.querycluster import group_offsets
+from sparkpipeline.source.querycluster import group_offsets, must_differ
 from sparkpipeline.source.resolver import resolve_batch
 
 REPLICATED_S = 30.0  # how long the replicas of a target may lag when the backfill is planned
@@ -171,16 +171,7 @@ def _with_secrets(request: Request, given: Request) -> Request:
     def added(planned: Any, now: Any) -> dict[str, str]:
         return {**planned, **{name: value for name, value in now.items() if is_given_anew(name)}}
 
-    return Request(
-        source=added(request.source, given.source),
-        target=added(request.target, given.target),
-        partitioning=request.partitioning,
-        shared=request.shared,
-        codec=request.codec,
-        chunk=request.chunk,
-        group=request.group,
-        storage=request.storage,
-    )
+    return replace(request, source=added(request.source, given.source), target=added(request.target, given.target))
 
 
 def _now_ms() -> int:
@@ -196,7 +187,7 @@ def make_plan(request: Request, sides: Clusters, now_ms: int, version: str) -> B
     Raises OptionRefused, UnknownPartition, Refused and the exceptions of requests to a cluster.
     """
     with sides.source_links() as source, Brokers(sides.target) as target:
-        _two_clusters(source.view(), target.view())
+        must_differ(source.view(), target.view())
         found = resolve_batch(sides.source_options, source, group_offsets(sides.source_options, sides.source))
         if not found:
             raise UnknownPartition(f"the source does not have {sides.source_options.subscription}")
@@ -250,13 +241,6 @@ def bound(plan: BackfillPlan, parallel: int) -> int:
         return 0
     sizes = sorted((min(plan.request.chunk, lane.until - lane.start) for lane in plan.lanes), reverse=True)
     return sum(sizes[:parallel])
-
-
-def _two_clusters(source: ClusterView, target: ClusterView) -> None:
-    both = {(b.host, b.port) for b in source.brokers.values()} & {(b.host, b.port) for b in target.brokers.values()}
-    if both:
-        host, port = min(both)
-        raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
 
 
 def refuse_internal(topics: Iterable[str]) -> None:

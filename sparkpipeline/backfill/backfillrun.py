@@ -23,11 +23,8 @@ from sparkpipeline.backfill.clusters import Clusters
 from sparkpipeline.backfill.folder import BackfillFolder
 from sparkpipeline.backfill.stableends import stable_ends
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import CodecMissing, PipelineError
+from sparkpipeline.errors import KINDS, CodecMissing, PipelineError
 from sparkpipeline.ranges import OffsetRange
-
-KINDS: dict[str, type[PipelineError]] = {PipelineError.code: PipelineError}
-KINDS.update((kind.code, kind) for kind in PipelineError.__subclasses__())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 from kafkawire.model import TopicPartition
 from producer.config import ProducerConfig
@@ -17,10 +17,8 @@ from sparkpipeline.driver.brokeraddresses import find_access
 from sparkpipeline.errors import Mismatch, OptionRefused, Refused
 from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.sink.sinkoptions import SinkOptions
-from sparkpipeline.source.querycluster import access_of, brokers_of
-from sparkpipeline.source.sourceoptions import SourceOptions, checked_options, read_options
-
-Storage = Literal["zookeeper", "kafka", "dual"]
+from sparkpipeline.source.querycluster import access_of, brokers_of, known_offset
+from sparkpipeline.source.sourceoptions import SourceOptions, Storage, checked_options, read_options
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,16 +135,9 @@ class HandOver:
 
     def _read(self, zk: Any) -> dict[TopicPartition, int | None]:
         from sparkpipeline.driver.groupoffsets import read_offsets
-        from zkconsumer.offsets.store import NONE
 
         found = read_offsets(self.group, self._tps, self._storage, access=self._sides.source, zk=zk)
-        known: dict[TopicPartition, int | None] = {}
-        for tp, at in found.items():
-            if not isinstance(at, int) and at is not NONE:
-                raise Refused(f"the committed offset of group {self.group} is not known: {at}",
-                              topic=tp.topic, partition=tp.partition, group=self.group)  # fmt: skip
-            known[tp] = at if isinstance(at, int) else None
-        return known
+        return {tp: known_offset(self.group, tp, at) for tp, at in found.items()}
 
     @contextmanager
     def _zookeeper(self) -> Iterator[Any]:

@@ -26,8 +26,7 @@ from kafkawire.cluster.retry import Attempt
 from kafkawire.cluster.view import ClusterView, view_of
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.errors import Follows, LinkLost, RemoteError
-from kafkawire.fetched import Came, judged
-from kafkawire.model import Broker, BrokerPartition, MessageSet, TopicPartition
+from kafkawire.model import Broker, BrokerPartition, TopicPartition
 from kafkawire.net.link import Link
 from kafkawire.protocol import adminapis, apis
 from kafkawire.protocol.adminrequests import TopicOutcome, describe_topics
@@ -35,7 +34,7 @@ from kafkawire.protocol.buffers import Buffers
 from kafkawire.protocol.request import CONSUMER, FetchedPartition, Request
 from sparkpipeline import errors
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.errors import CorruptData, MessageTooLarge, OffsetOutOfRange, PipelineError, Refused
+from sparkpipeline.errors import CorruptData, OffsetOutOfRange, PipelineError, Refused
 from zkconsumer.refusals import OffsetOutOfRange as Gone
 from zkconsumer.refusals import refusal
 
@@ -45,9 +44,7 @@ SETTINGS = "settings"  # purpose of links that request settings of topics, and t
 RELEASE = "release"  # purpose of links that ask for a broker's versions
 BATCH_BYTES = 16384  # the first batch is returned whole anyway
 CLEANUP_POLICY = "cleanup.policy"
-SEARCH = "times"  # purpose of links that read messages to find one
-FETCH_BYTES = 1024 * 1024  # of a fetch that searches for a time
-MAX_FETCH_BYTES = 64 * 1024 * 1024
+SEARCH = "bytes"  # purpose of links that fetch bytes
 _UNKNOWN = 3  # a broker's code: unknown topic or partition
 
 
@@ -193,7 +190,7 @@ class Brokers:
 
         In 0.10.1 and later this is the first message with that timestamp or a later one.  Before, and in logs of format
         v0, it is the beginning of the newest segment file last written at or before that time, which also has older
-        messages (first_since() skips those with a timestamp); if no file is that old, the log's beginning.
+        messages; if no file is that old, the log's beginning.
         """
         by_message = self.dialect.speaks(apis.LIST_OFFSETS.key) >= 1
         found, left = self._by_message(times) if by_message else ({}, dict(times))
@@ -256,12 +253,13 @@ class Brokers:
             raise errors.NoLeader(f"the leader does not answer for it{tried}: {said.error}", **where)
         raise Refused(f"the broker refuses its offsets{tried}: {said.error}", **where)
 
-    # ---- messages ----------------------------------------------------------------------------------------------------
+    # ---- bytes -------------------------------------------------------------------------------------------------------
 
     def fetch(self, tp: TopicPartition, at: int, size: int) -> FetchedPartition:
         """Fetch at most `size` bytes once, and retry with another leader if that may help.
 
-        Raises OffsetOutOfRange, Refused, NoLeader, and the exceptions of leader."""
+        For bytes that need not begin an entry; messages are read with sparkpipeline.reading.  Raises OffsetOutOfRange,
+        Refused, NoLeader, and the exceptions of leader."""
         d = self.dialect
         refresh, why = False, ""
         for _ in self.attempts():
@@ -282,42 +280,6 @@ class Brokers:
                 raise Refused(str(refused), **_where(tp, at))
             refresh, why = refused.info.follows is not Follows.WAIT, str(refused)
         raise errors.NoLeader(f"its leader does not answer: {why}", **_where(tp, at))
-
-    def first_since(self, tp: TopicPartition, at: int, time_ms: int, until: int) -> int:
-        """Return the first offset from `at` that may be of time_ms (ms since 1970) or later; until if there is none.
-
-        Reads forward, for brokers that only answer by segment file.  A message without a timestamp (format v0) may be
-        of that time: reading ends there, so that in a log of 0.9 the result is `at` after one fetch.  Raises the
-        exceptions of fetch, and MessageTooLarge, CorruptData.
-        """
-        for message_set in self._sets(tp, at, until):
-            for columns in message_set.pieces():
-                times = columns.timestamps_ms
-                for n, offset in enumerate(columns.offsets):
-                    if offset >= until:
-                        return until
-                    if times is None or times[n] < 0 or times[n] >= time_ms:
-                        return offset
-                if columns.damage is not None:
-                    raise CorruptData(str(columns.damage), **_where(tp))
-        return until
-
-    def _sets(self, tp: TopicPartition, at: int, until: int) -> Iterator[MessageSet]:
-        """Yield consecutive sets from `at`, until one reaches `until` or the log ends."""
-        size, committed = FETCH_BYTES, self.access.committed
-        while at < until:
-            found = judged(self.dialect, tp, at, self.fetch(tp, at, size), size, committed)
-            if found.moves:
-                yield found.messages
-                at = found.messages.resume_at
-            elif found.damage is not None:
-                raise CorruptData(str(found.damage), **_where(tp, at))
-            elif found.came is Came.NOTHING or (found.came is Came.HIDDEN and size >= MAX_FETCH_BYTES):
-                return  # `until` lies beyond the end of the log: nothing there is of that time yet
-            elif size >= MAX_FETCH_BYTES:
-                raise MessageTooLarge(f"does not fit into {size} bytes", **_where(tp, at))
-            else:
-                size = min(max(size * 2, found.scan.needed), MAX_FETCH_BYTES)
 
     # ---- what goes wrong ---------------------------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, write
 from kafkawire.matching import SOURCE, TARGET
 from sparkpipeline.audit.auditbounds import (
-    AuditBounds,
     Limit,
     Side,
     check_limits,
@@ -41,7 +40,7 @@ from sparkpipeline.commands.common import (
 )
 from sparkpipeline.commands.sparkprogress import SparkProgress
 from sparkpipeline.errors import OptionRefused
-from sparkpipeline.source.offsetbounds import in_order
+from sparkpipeline.source.offsetbounds import by_topic
 
 NAME = "sparkpipeline audit"  # of its session
 
@@ -172,8 +171,9 @@ def _clusters(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -
         session(NAME, master, conf) as spark,
         SparkProgress(spark).watch("audit", rows=seen.offsets),
     ):
-        found = compare(spark, reading(sides), what, tell, lambda side, ranges: sides[side].whole_entries(ranges))
-    return found, _offsets(seen)
+        result = compare(spark, reading(sides), what, tell, lambda side, ranges: sides[side].whole_entries(ranges))
+    read = {side: by_topic({tp: list(at) for tp, at in found.bounds.items()}) for side, found in ranges.items()}
+    return result, read
 
 
 def _other(limit: Limit, given: Limit) -> Limit:
@@ -206,11 +206,3 @@ def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str,
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _offsets(seen: AuditBounds) -> Offsets:
-    found: dict[str, dict[str, dict[str, list[int]]]] = {}
-    for side, ranges in seen.ranges.items():
-        for tp in in_order(ranges.bounds):
-            found.setdefault(side, {}).setdefault(tp.topic, {})[str(tp.partition)] = list(ranges.bounds[tp])
-    return found

@@ -38,6 +38,14 @@ def tell(sentence: str) -> None:
     print_note(sentence)
 
 
+class Told(list[str]):
+    """Messages for the operator: each call prints one, and keeps it for the report."""
+
+    def __call__(self, sentence: str) -> None:
+        self.append(sentence)
+        tell(sentence)
+
+
 def spark_options(command: F) -> F:
     """Add --master and --conf, as in spark-submit: arguments master (or None) and conf (a mapping)."""
     command = click.option(
@@ -127,6 +135,16 @@ def session(name: str, master: str | None = None, conf: Mapping[str, str] | None
             stop_session(spark)
     finally:
         logging.getLogger().removeFilter(_told_anyway)
+
+
+@contextmanager
+def session_if(needed: bool, name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[Any | None]:
+    """Yield a session if it is needed, on one core unless a master is given, else None: for commands without jobs."""
+    if not needed:
+        yield None
+        return
+    with session(name, master or "local[1]", conf) as spark:
+        yield spark
 
 
 def _told_anyway(record: logging.LogRecord) -> bool:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ from groundwork.sentences import counted
 from kafkawire.securityoptions import unsafe_security
 from sparkpipeline.commands import loadrows
 from sparkpipeline.commands.common import (
+    Told,
     failure_reported,
     report_option,
     session,
+    session_if,
     spark_options,
     tell,
     write_report,
@@ -39,6 +41,7 @@ from sparkpipeline.commands.common import (
 from sparkpipeline.commands.sparkprogress import SparkProgress
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, PipelineError, Refused
 from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.exactlyonce import Outcome
 from sparkpipeline.ledger.reports import files_of, status_of
 from sparkpipeline.load.config import LoadConfig, read_config
 from sparkpipeline.load.facts import JobState
@@ -53,9 +56,7 @@ from sparkpipeline.load.operations import (
     preview_init,
     preview_load,
     preview_rewind,
-    run_compact,
-    run_init,
-    run_rewind,
+    run_operation,
 )
 from sparkpipeline.load.operations import verify as verify_load
 from sparkpipeline.load.rewind import time_of
@@ -77,14 +78,9 @@ def load() -> None:
     """Load topics into files, each message exactly once."""
 
 
-@contextmanager
-def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> Iterator[Any | None]:
-    """Yield a session if the base needs one, for commands without Spark jobs."""
-    if not needs_spark(config.base):
-        yield None
-        return
-    with session(f"{config.name} (reading)", master or "local[1]", conf) as spark:
-        yield spark
+def reading(config: LoadConfig, master: str | None, conf: dict[str, str]) -> AbstractContextManager[Any | None]:
+    """Return a context with a session if the base needs one."""
+    return session_if(needs_spark(config.base), f"{config.name} (reading)", master, conf)
 
 
 # ---- regular runs ----------------------------------------------------------------------------------------------------
@@ -107,30 +103,14 @@ def run(job: Path, master: str | None, conf: dict[str, str], output: str, report
     """
     config = read_config(job)
     began = time.monotonic()
-    told: list[str] = []
-
-    def say(sentence: str) -> None:
-        told.append(sentence)
-        tell(sentence)
-
+    say = Told()
     with failure_reported(report, job=config.name, base=config.base):
         must_answer(config)
         with session(config.name, master, conf) as spark:
             outcome = run_load(config, spark, say, SparkProgress(spark).watch)
-    rows = loadrows.of_outcome(outcome)
-    write(rows, loadrows.BATCH, output)
-    if not rows and not outcome.lost:
+    if outcome.outcome == Outcome.IDLE:
         say("nothing new")
-    write_report(report, {
-        "job": config.name,
-        "base": config.base,
-        "outcome": outcome.outcome.value,
-        "seconds": round(time.monotonic() - began, 3),
-        "batches": rows,
-        "closed": list(outcome.closed),
-        "told": told,
-    })  # fmt: skip
-    return EXIT["refused"] if outcome.lost else EXIT["done"]
+    return _ended(config, outcome, output, report, seconds=round(time.monotonic() - began, 3), told=say)
 
 
 @load.command(examples=["sparkpipeline load plan load.yaml"])
@@ -229,14 +209,7 @@ def files(job: Path, as_of: int | None, master: str | None, conf: dict[str, str]
     config = read_config(job)
     with reading(config, master, conf) as spark:
         rows = files_of(open_ledger(config, spark), as_of)
-    write(
-        [
-            {"path": row.path, "rows": row.rows, "bytes": row.bytes, "batch": row.batch, "where": row.where}
-            for row in rows
-        ],
-        ("path", "rows", "bytes", "batch", "where"),
-        output,
-    )
+    write([asdict(row) for row in rows], ("path", "rows", "bytes", "batch", "where"), output)
 
 
 @load.command(examples=["sparkpipeline load verify load.yaml", "sparkpipeline load verify load.yaml --footers"])
@@ -253,11 +226,7 @@ def verify(job: Path, footers: bool, master: str | None, conf: dict[str, str], o
     with reading(config, master, conf) as spark:
         verdict = verify_load(open_ledger(config, spark), spark, footers)
     if verdict.findings or output != FORMS[0]:
-        write(
-            [{"what": f.what, "file": f.file, "detail": f.detail} for f in verdict.findings],
-            ("what", "file", "detail"),
-            output,
-        )
+        write([asdict(finding) for finding in verdict.findings], ("what", "file", "detail"), output)
     tell(
         f"{counted(verdict.batches, 'batch', 'batches')}, {counted(verdict.files, 'file')}, "
         f"{counted(verdict.rows, 'row', form=',')}, {counted(verdict.bytes, 'byte', form=',')}"
@@ -311,7 +280,7 @@ def init(
         )
         if not go_ahead(execute, "take over these positions", dry_run):
             return EXIT["done"]
-        outcome = run_init(config, spark, tell, wanted)
+        outcome = run_operation(config, spark, tell, wanted)
     return EXIT["refused"] if outcome.lost else EXIT["done"]
 
 
@@ -358,7 +327,7 @@ def rewind(
             tell("".join(f"  {hour}\n" for hour in found.hours).rstrip())
             if not found.ranges or not go_ahead(execute, "load these again", dry_run):
                 return EXIT["done"]
-            outcome = run_rewind(config, spark, tell, wanted, SparkProgress(spark).watch)
+            outcome = run_operation(config, spark, tell, wanted, SparkProgress(spark).watch)
     return _ended(config, outcome, output, report)
 
 
@@ -395,7 +364,7 @@ def compact(
                   ("folder", "partition", "files", "rows", "bytes"), output)  # fmt: skip
             tell("nothing to merge" if not found else f"{sum(len(g.files) for g in found)} files become {len(found)}")
             return EXIT["done"]
-        outcome = run_compact(config, spark, tell, wanted, SparkProgress(spark).watch)
+        outcome = run_operation(config, spark, tell, wanted, SparkProgress(spark).watch)
     return _ended(config, outcome, output, report)
 
 
@@ -416,32 +385,26 @@ def abandon(job: Path, batch: int, why: str, execute: bool, master: str | None, 
     It will never be published, and the next run plans its offsets again.
     """
     config = read_config(job)
-    if needs_spark(config.base):
-        with session(config.name, master or "local[1]", conf) as spark:
-            _abandon(config, spark, batch, why, execute)
-    else:
-        _abandon(config, None, batch, why, execute)
+    with reading(config, master, conf) as spark:
+        ledger = open_ledger(config, spark)
+        try:
+            state = ledger.state()
+            if state.open_plan is None or state.next_batch != batch:
+                raise Refused(f"it is not open; the next batch is {state.next_batch}", batch=batch)
+            write(loadrows.of_plan(state.open_plan), loadrows.RANGE)
+        except LedgerDamaged as exc:  # an unreadable plan is the best reason to abandon it
+            tell(str(exc))
+        if go_ahead(execute, f"abandon batch {batch}"):
+            ledger.abandon(batch, why)
+            tell(f"batch {batch} is abandoned")
 
 
-def _abandon(config: LoadConfig, spark: Any, batch: int, why: str, execute: bool) -> None:
-    ledger = open_ledger(config, spark)
-    try:
-        state = ledger.state()
-        if state.open_plan is None or state.next_batch != batch:
-            raise Refused(f"it is not open; the next batch is {state.next_batch}", batch=batch)
-        write(loadrows.of_plan(state.open_plan), loadrows.RANGE)
-    except LedgerDamaged as exc:  # an unreadable plan is the best reason to abandon it
-        tell(str(exc))
-    if go_ahead(execute, f"abandon batch {batch}"):
-        ledger.abandon(batch, why)
-        tell(f"batch {batch} is abandoned")
-
-
-def _ended(config: LoadConfig, outcome: LoadOutcome, output: str, report: Path | None) -> int:
+def _ended(config: LoadConfig, outcome: LoadOutcome, output: str, report: Path | None, **more: Any) -> int:
+    """Print and report the batches of a run, and return the exit code."""
     rows = loadrows.of_outcome(outcome)
     write(rows, loadrows.BATCH, output)
-    write_report(report, {"job": config.name, "base": config.base, "outcome": outcome.outcome.value,
-                          "batches": rows, "closed": list(outcome.closed)})  # fmt: skip
+    document = {"job": config.name, "base": config.base, "outcome": outcome.outcome.value, "batches": rows}
+    write_report(report, {**document, "closed": list(outcome.closed), **more})
     return EXIT["refused"] if outcome.lost else EXIT["done"]
 
 

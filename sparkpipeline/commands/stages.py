@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ import click
 from groundwork.commands import Command, Group, execute_option, go_ahead, output_option
 from groundwork.output import EXIT, write
 from sparkpipeline.commands.common import (
+    Told,
     failure_reported,
     report_option,
     session,
+    session_if,
     spark_options,
     tell,
     write_report,
@@ -95,12 +98,7 @@ def run(
     for option, names in (("--only", only), ("--again", again)):
         check_names(found.graph, names, option, stages_only=option == "--again")
     began = time.monotonic()
-    told: list[str] = []
-
-    def say(sentence: str) -> None:
-        told.append(sentence)
-        tell(sentence)
-
+    say = Told()
     _quiet()
     about = {"pipeline": found.file.name, "base": found.file.base}
     with failure_reported(report, **about):
@@ -120,7 +118,7 @@ def run(
         "outcome": outcome,
         "seconds": round(time.monotonic() - began, 3),
         "nodes": rows,
-        "told": told,
+        "told": say,
     })  # fmt: skip
     return EXIT[outcome]
 
@@ -153,7 +151,7 @@ def plan(
     for option, names in (("--only", only), ("--again", again)):
         check_names(found.graph, names, option, stages_only=option == "--again")
     _quiet()
-    with _reading(found, parse, master, conf) as spark:
+    with session_if(parse or wants_spark(found), f"{found.file.name} (plan)", master, conf) as spark:
         if parse:
             import_from_folder(found, spark)
             for stage in found.file.stages:
@@ -161,16 +159,6 @@ def plan(
         nodes = Preview(pipeline=found, spark=spark, only=only, again=again).nodes()
     write([node.row() for node in nodes], PREVIEW_COLUMNS, output)
     return EXIT["refused"] if any(node.refused for node in nodes) else EXIT["done"]
-
-
-@contextmanager
-def _reading(pipeline: Pipeline, parse: bool, master: str | None, conf: dict[str, str]) -> Iterator[Any | None]:
-    """Yield a session if one is needed."""
-    if not parse and not wants_spark(pipeline):
-        yield None
-        return
-    with session(f"{pipeline.file.name} (plan)", master or "local[1]", conf) as spark:
-        yield spark
 
 
 def _quiet() -> None:
@@ -258,19 +246,8 @@ def abandon(
 
 def row_of(name: str, row: BatchRow) -> dict[str, Any]:
     """Return a row for the table and JSON."""
-    return {
-        "name": name,
-        "batch": row.batch,
-        "kind": row.kind,
-        "state": row.state,
-        "at": None if row.at_ms is None else utc(row.at_ms),
-        "files": row.files,
-        "rows": row.rows,
-        "bytes": row.bytes,
-        "supersedes": row.supersedes,
-        "attempts": row.attempts,
-        "why": row.why,
-    }
+    values = {**asdict(row), "name": name, "at": None if row.at_ms is None else utc(row.at_ms)}
+    return {column: values[column] for column in BATCH_COLUMNS}
 
 
 @contextmanager
@@ -278,8 +255,6 @@ def _opened(
     pipeline: Pipeline, names: list[str], master: str | None, conf: dict[str, str]
 ) -> Iterator[PipelineLedgers]:
     """Yield the ledgers, with a session if one needs Spark's Hadoop client."""
-    if not any(needs_spark(PipelineLedgers(pipeline, None).base(name)) for name in names):
-        yield PipelineLedgers(pipeline, None)
-        return
-    with session(f"{pipeline.file.name} (reading)", master or "local[1]", conf) as spark:
+    needed = any(needs_spark(PipelineLedgers(pipeline, None).base(name)) for name in names)
+    with session_if(needed, f"{pipeline.file.name} (reading)", master, conf) as spark:
         yield PipelineLedgers(pipeline, spark)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from kafkawire.dialects import dialect
 from kafkawire.model import Broker
 from kafkawire.net.security import Security
-from sparkpipeline.cluster.access import RETRIES, RETRY_INTERVAL_MS, ClusterAccess, resolved
+from sparkpipeline.cluster.access import AUTO, RETRIES, RETRY_INTERVAL_MS, ClusterAccess, resolved
 
 if TYPE_CHECKING:
-    from sparkpipeline.driver.zkclient import ZooKeeperFields
+    from sparkpipeline.driver.zkclient import Registry, ZooKeeperFields
 
     class ClusterFields(ZooKeeperFields, Protocol):
         """Options that describe a cluster."""
@@ -54,6 +55,15 @@ def find_access(
         committed=committed,
     )
     return resolved(options.protocol, access)
+
+
+def registry_of(options: ClusterFields) -> Registry | None:
+    """Return the registry if brokers do not describe themselves (0.7), and ZooKeeper is configured."""
+    if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
+        return None
+    from sparkpipeline.driver.zkclient import Registry
+
+    return Registry(options, dialect(options.protocol))
 
 
 def _registered(options: ClusterFields) -> tuple[tuple[str, int], ...]:

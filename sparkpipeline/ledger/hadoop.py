@@ -1,9 +1,8 @@
-"""Files of the Hadoop client inside a running Spark session: for hdfs://, s3a:// and file:.
+"""Files of the Hadoop client inside a running Spark session: for hdfs:// and s3a://.
 
 How a file is made exclusively and whole, which no file system here offers in one call for content and name:
 
     rename        hdfs, viewfs, webhdfs: written under a hidden name, then renamed; the name node refuses a taken target
-    link          file: a hard link, as LocalFiles does it (FileSystem.create and rename are not exclusive on a disk)
     conditional   s3a: the object appears when it is closed, and only where there is none (If-None-Match).  Hadoop 3.4.2
                   or newer.  A store may silently ignore the condition, so the first file that a process makes is
                   preceded by a probe that is made twice: the second time has to be refused
@@ -32,7 +31,6 @@ MODES = {
     "viewfs": "rename",
     "webhdfs": "rename",
     "swebhdfs": "rename",
-    "file": "link",
     "s3a": "conditional",
 }
 CONDITIONAL = "fs.option.create.conditional.overwrite"  # Options.CreateFileOptionKeys
@@ -60,8 +58,6 @@ class HadoopFiles:
         self._probed = False  # the store is known to keep the condition of _conditional
         with _storage_errors(base, "open"):
             self._fs = self._path(base).getFileSystem(context._jsc.hadoopConfiguration())
-            if scheme == "file":
-                self._fs = self._fs.getRawFileSystem()  # the other one leaves a .crc beside every file
 
     def exists(self, path: str) -> bool:
         with _storage_errors(path, "look for"):
@@ -119,8 +115,7 @@ class HadoopFiles:
             return bool(self._fs.delete(self._path(path), recursive))
 
     def sync(self, path: str) -> None:
-        """Do nothing: a closed file has its replicas, and a closed object is stored.  (On file: LocalFiles does
-        more.)"""
+        """Do nothing: a closed file has its replicas, and a closed object is stored."""
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(path)
@@ -150,26 +145,12 @@ class HadoopFiles:
             self._fs.delete(self._path(draft), False)
 
     def _moved(self, source: str, target: str) -> bool:
-        if self._mode == "link":
-            return self._linked(source, target)
         try:
             return bool(self._fs.rename(self._path(source), self._path(target)))
         except Exception as exc:
             if _class(exc) in (*NOT_THERE, *TAKEN):
                 return False
             raise
-
-    def _linked(self, source: str, target: str) -> bool:
-        files = self._jvm.java.nio.file.Files
-        here, there = (self._jvm.java.io.File(self._path(path).toUri()).toPath() for path in (source, target))
-        try:
-            files.createLink(there, here)
-        except Exception as exc:
-            if _class(exc) in (*NOT_THERE, *TAKEN):
-                return False
-            raise
-        files.deleteIfExists(here)
-        return True
 
     def _conditional(self, path: str, data: bytes) -> bool:
         at = self._path(path)

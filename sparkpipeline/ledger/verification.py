@@ -11,7 +11,7 @@ leftover              what a killed process left behind: harmless, and waits for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sparkpipeline.errors import LedgerDamaged, Missing, PipelineError
 from sparkpipeline.ledger.files import walk
@@ -62,14 +62,7 @@ def verify(ledger: Ledger) -> Verdict:
         verdict = _looked(Ledger(ledger.files, ledger.base))  # without cached state
         if _marks(ledger) == before and not _moving(ledger):
             return verdict
-    return Verdict(
-        batches=verdict.batches,
-        files=verdict.files,
-        rows=verdict.rows,
-        bytes=verdict.bytes,
-        findings=verdict.findings,
-        busy=True,
-    )
+    return replace(verdict, busy=True)
 
 
 def _marks(ledger: Ledger) -> dict[str, frozenset[int]]:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, cast
 
 from groundwork.javachars import PatternRefused
 from groundwork.javaregex import to_python
@@ -36,12 +36,12 @@ from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.formats import FORMATS, FileFormat
 from sparkpipeline.ledger.jsonlines import JSON, JSON_TEXT
 from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, SOURCES, UNITS, is_function, is_json_path
+from sparkpipeline.source.sourceoptions import Storage
 
 MIB, GIB = 1 << 20, 1 << 30
 READ_COMMITTED = "read_committed"
 FAIL, SKIP, QUARANTINE = "fail", "skip", "quarantine"  # values of corrupt.policy
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
-Storage = Literal["zookeeper", "kafka", "dual"]
 
 
 # ---- option types ----------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.loadplan import LoadPlan
 from sparkpipeline.load.staging import Observed, ReadAgain
 from sparkpipeline.paths import StagedName, tail
-from sparkpipeline.ranges import OffsetRange, partition_key
+from sparkpipeline.ranges import OffsetRange, range_row
 from sparkpipeline.reading.damagelog import DamagedEntry
 from sparkpipeline.source.schema import struct_type
 
@@ -151,10 +151,7 @@ class RangeCount:
         """Return the facts for the manifest."""
         rng = self.range
         return {
-            "topic": rng.topic,
-            "partition": partition_key(rng.partition),
-            "start": rng.start,
-            "until": rng.until,
+            **range_row(rng),
             "rows": self.rows,
             "gaps": self.gaps,
             "lost": self.lost,

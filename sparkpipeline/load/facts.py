@@ -29,10 +29,11 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.manifests import Manifest
 from sparkpipeline.load.counts import RangeCount
-from sparkpipeline.load.loadplan import Gap, LoadPlan, Marks, Positions, flat, marks_in, marks_rows, nested
+from sparkpipeline.load.loadplan import LoadPlan, Marks, Positions, flat, marks_in, marks_rows
 from sparkpipeline.load.staging import Observed
 from sparkpipeline.paths import Hour
-from sparkpipeline.ranges import partition_key
+from sparkpipeline.ranges import range_row
+from sparkpipeline.source.offsetbounds import by_topic
 from sparkpipeline.source.schema import check_columns
 
 DAMAGED = 100
@@ -77,10 +78,10 @@ class JobState:
 
     def facts(self) -> dict[str, Any]:
         return {
-            "positions": nested(self.positions),
-            "passed": nested(self.passed),
+            "positions": by_topic(self.positions),
+            "passed": by_topic(self.passed),
             "averages": {topic: self.averages[topic] for topic in sorted(self.averages)},
-            "set_back": nested(self.set_back),
+            "set_back": by_topic(self.set_back),
             "logs": marks_rows(self.marks),
             **({} if self.output is None else {"output": dict(self.output)}),
         }
@@ -139,7 +140,7 @@ def batch_facts(
     return {
         **state.facts(),
         "ranges": [count.facts() for count in counts],
-        "gaps": [_gap(gap) for gap in plan.gaps],
+        "gaps": [range_row(gap) for gap in plan.gaps],
         "hours": [
             {"topic": hour.topic, "date": hour.date, "hour": hour.hour, "rows": rows[hour]} for hour in sorted(rows)
         ],
@@ -161,12 +162,5 @@ def batch_facts(
 
 def _damaged(counts: Iterable[RangeCount]) -> dict[str, Any]:
     found = [entry for count in counts for entry in count.damage][:DAMAGED]
-    rows = [
-        {"topic": entry.range.topic, "partition": partition_key(entry.range.partition), "start": entry.start,
-         "until": entry.until, "why": entry.why} for entry in found
-    ]  # fmt: skip
+    rows = [{**range_row(entry.range), "start": entry.start, "until": entry.until, "why": entry.why} for entry in found]
     return {"damaged": rows} if rows else {}
-
-
-def _gap(gap: Gap) -> dict[str, Any]:
-    return {"topic": gap.topic, "partition": partition_key(gap.partition), "start": gap.start, "until": gap.until}

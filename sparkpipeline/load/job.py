@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from hashlib import sha256
 from typing import Any
@@ -262,16 +262,12 @@ class LoadWork:
             )
             for place, count in zip(places, counts, strict=True) for file in count.files
         )  # fmt: skip
-        after = JobState(
+        at_heads = hours.at_heads(work.positions, work.heads)
+        after = replace(
+            state,
             positions=work.positions,
-            passed=hours.passed(
-                state.passed,
-                latest_ms(counts),
-                hours.at_heads(work.positions, work.heads),
-                plan.created_ms,
-            ),
+            passed=hours.passed(state.passed, latest_ms(counts), at_heads, plan.created_ms),
             averages=averages(state.averages, counts),
-            set_back=state.set_back,
             marks={**state.marks, **work.marks},
             output=output_after(state.output, self.config, self.cluster.access.spoken),
         )
@@ -504,16 +500,18 @@ def open_ledger(config: LoadConfig, spark: Any | None) -> Ledger:
 
 
 @contextmanager
-def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cluster, bool]]:
-    """Yield the job's cluster, and whether its lock makes certain that we are alone.
+def at_work(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatched) -> Iterator[tuple[JobContext, bool]]:
+    """Yield the job, connected to its cluster, and whether its lock makes certain that we are alone.
 
     Raises Refused while another driver holds the lock, OptionRefused, and the exceptions of connecting."""
+    ledger = open_ledger(config, spark)
     check_zone(config, spark)
     for key, value in SETTINGS.items():
         spark.conf.set(key, value)
     with connected(config) as cluster:
+        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
         if cluster.zk is None:
-            yield cluster, False
+            yield job, False
             return
         # By the base alone: two jobs of other names on one base are one job.
         path = f"/sparkpipeline/load/{sha256(ledger.base.encode()).hexdigest()[:16]}"
@@ -522,7 +520,7 @@ def at_work(config: LoadConfig, spark: Any, ledger: Ledger) -> Iterator[tuple[Cl
         with lock(cluster.zk, path, who, wait_s=config.zookeeper_timeout_ms / 1000 * 1.5) as held:
             if not held:
                 raise Refused(f"another driver is at this job: {held.by}", lock=path)
-            yield cluster, True
+            yield job, True
 
 
 def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatched) -> LoadOutcome:
@@ -531,9 +529,7 @@ def run_load(config: LoadConfig, spark: Any, tell: Tell, watch: Watch = unwatche
 
     tell: called with messages for the operator.  Raises errors of sparkpipeline.errors, and Spark's exceptions; then
     nothing was committed by this call, or a batch is committed and the next run finishes it."""
-    ledger = open_ledger(config, spark)
-    with at_work(config, spark, ledger) as (cluster, alone):
-        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
+    with at_work(config, spark, tell, watch) as (job, alone):
         return run(LoadWork(job), alone)
 
 

@@ -5,28 +5,26 @@ tasks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from groundwork.javaregex import to_python
 from kafkawire.cluster.view import ClusterView
-from kafkawire.columns import as_list
-from kafkawire.errors import LibraryMissing, WireError
-from kafkawire.model import Broker, TopicPartition
+from kafkawire.columns import Columns, as_list
+from kafkawire.model import TopicPartition
 from kafkawire.topicnames import INTERNAL_TOPICS
-from sparkpipeline.cluster.access import ClusterAccess, resolved
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.zkclient import Registry, bootstrap_of, zookeeper_of
-from sparkpipeline.errors import NoLeader, OffsetOutOfRange, UnknownPartition
+from sparkpipeline.driver.brokeraddresses import find_access, registry_of
+from sparkpipeline.driver.zkclient import zookeeper_of
+from sparkpipeline.errors import NoLeader, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.loadplan import LogBounds, Positions, in_order
 from sparkpipeline.load.nextbatch import AVERAGE_BYTES, cut, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
-
-Addresses = tuple[tuple[str, int], ...]
-SAMPLE_BYTES = 64 << 10
+from sparkpipeline.reading.rangefetcher import first_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,48 +47,18 @@ class ClusterSnapshot:
 @contextmanager
 def connected(config: LoadConfig) -> Iterator[Cluster]:
     """Yield the cluster, for the duration of a run.  Raises Unreachable, OptionRefused."""
-    if config.zookeeper_connect is None:
-        with _reached(config, config.bootstrap, None) as cluster:
-            yield cluster
-        return
-    with zookeeper_of(config) as zk:
-        spoken = config.spoken
-        if spoken is not None and not spoken.describes_itself:
-            with _registered(config, Registry(config, spoken), zk) as cluster:
-                yield cluster
-            return
-        with _reached(config, config.bootstrap or bootstrap_of(zk, config.security_protocol), zk) as cluster:
-            yield cluster
-
-
-@contextmanager
-def _registered(config: LoadConfig, registry: Registry, zk: Any) -> Iterator[Cluster]:
-    """Yield a cluster whose brokers do not describe each other, from ZooKeeper."""
-    brokers = registry.brokers()
-    access = _access(config, tuple((one.host, one.port) for one in brokers), brokers)
-    with Brokers(access, leaders=registry) as links:
-        yield Cluster(access, links, zk)
-
-
-@contextmanager
-def _reached(config: LoadConfig, bootstrap: Addresses, zk: Any | None) -> Iterator[Cluster]:
-    access = _access(config, bootstrap)
-    with Brokers(access) as brokers:
-        yield Cluster(access, brokers, zk)
-
-
-def _access(config: LoadConfig, bootstrap: Addresses, brokers: tuple[Broker, ...] = ()) -> ClusterAccess:
-    access = ClusterAccess(
-        bootstrap=bootstrap,
-        client_id=config.client_id,
-        socket_timeout_ms=config.socket_timeout_ms,
-        retries=config.retries,
-        retry_interval_ms=config.retry_interval_ms,
-        brokers=brokers,
-        security=config.kafka_security,
-        committed=config.committed,
-    )
-    return resolved(config.protocol, access)
+    with ExitStack() as stack:
+        zk = None if config.zookeeper_connect is None else stack.enter_context(zookeeper_of(config))
+        registry = registry_of(config)
+        access = find_access(
+            config,
+            config.socket_timeout_ms,
+            brokers=() if registry is None else registry.brokers(),
+            retries=config.retries,
+            retry_interval_ms=config.retry_interval_ms,
+            committed=config.committed,
+        )
+        yield Cluster(access, stack.enter_context(Brokers(access, leaders=registry)), zk)
 
 
 def must_answer(config: LoadConfig) -> None:
@@ -164,29 +132,16 @@ def sampled_averages(brokers: Brokers, ranges: Iterable[OffsetRange], cap_bytes:
     """Return the average message size of each topic, from the first messages of its largest range, for topics that were
     never loaded and whose first batch would depend on a guess.  Topics whose messages cannot be read are left out.
 
-    cap_bytes: maximum size of a fetch.  Raises NoLeader, and the exceptions of Brokers.fetch."""
+    cap_bytes: maximum size of a fetch."""
     largest: dict[str, OffsetRange] = {}
     for rng in () if offsets_are_bytes(brokers) else ranges:
         if rng.topic not in largest or rng.count > largest[rng.topic].count:
             largest[rng.topic] = rng
-    found = {topic: _sampled(brokers, rng, SAMPLE_BYTES, cap_bytes) for topic, rng in largest.items()}
-    return {topic: size for topic, size in found.items() if size is not None}
+    sampled = {topic: first_columns(rng, brokers.access, cap_bytes) for topic, rng in largest.items()}
+    return {topic: _average(columns) for topic, columns in sampled.items() if columns is not None}
 
 
-def _sampled(brokers: Brokers, rng: OffsetRange, size: int, cap_bytes: int) -> float | None:
-    try:
-        row = brokers.fetch(rng.tp, rng.start, size)
-        fetched, scan = brokers.dialect.messages.message_set(
-            rng.topic, rng.partition, rng.start, row.buffer, row.high_watermark, row.aborted
-        )
-        if not scan.runs:
-            needed = min(cap_bytes, scan.needed)
-            return _sampled(brokers, rng, needed, cap_bytes) if needed > size else None
-        columns = next(filter(len, fetched.pieces(check_crcs=False)), None)
-    except (OffsetOutOfRange, LibraryMissing, WireError):
-        return None  # it is deleted or damaged, or only executors can open it: what reads the range says so
-    if columns is None:
-        return None
+def _average(columns: Columns) -> float:
     sizes = [max(0, n) for sizes in (columns.key_size, columns.value_size) for n in as_list(sizes)]
     return max(1.0, sum(sizes) / len(columns))
 

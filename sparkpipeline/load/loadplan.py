@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged
 from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.load.hourrules import HourRule
-from sparkpipeline.ranges import OffsetRange, partition_key, partition_of
+from sparkpipeline.ranges import OffsetRange, partition_of, range_row
+from sparkpipeline.source.offsetbounds import by_topic
 from sparkpipeline.source.offsetbounds import in_order as in_order
 from zkconsumer.offsets.former import TopicCreation
 
@@ -55,19 +56,6 @@ class LogMark:
 Marks = Mapping[TopicPartition, LogMark]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Gap:
-    """Offsets start <= offset < until of a partition that the log no longer had."""
-
-    topic: str
-    partition: PartitionId
-    start: int
-    until: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.partition} [{self.start}, {self.until})"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
     """Work of a batch that reads topics (kinds load and rewind)."""
@@ -76,7 +64,7 @@ class LoadPlan:
     tasks: tuple[int, ...]
     positions: Positions
     heads: Positions
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[OffsetRange, ...] = ()
     rule: HourRule = field(default_factory=HourRule)
     marks: Marks = field(default_factory=dict)
 
@@ -88,11 +76,11 @@ class LoadPlan:
     def work(self) -> dict[str, Any]:
         """Return it for Plan.work."""
         return {
-            "ranges": [_range_row(rng) for rng in self.ranges],
+            "ranges": [range_row(rng) for rng in self.ranges],
             "tasks": list(self.tasks),
-            "positions": nested(self.positions),
-            "heads": nested(self.heads),
-            "gaps": [_gap_row(gap) for gap in self.gaps],
+            "positions": by_topic(self.positions),
+            "heads": by_topic(self.heads),
+            "gaps": [range_row(gap) for gap in self.gaps],
             "time": asdict(self.rule),
             "logs": marks_rows(self.marks),
         }
@@ -102,14 +90,8 @@ class LoadPlan:
         """Parse it.  Raises LedgerDamaged."""
         work = plan.work
         try:
-            ranges = tuple(
-                OffsetRange(_topic(row["topic"]), partition_of(row["partition"]), int(row["start"]), int(row["until"]))
-                for row in work["ranges"]
-            )
-            gaps = tuple(
-                Gap(_topic(row["topic"]), partition_of(row["partition"]), int(row["start"]), int(row["until"]))
-                for row in work["gaps"]
-            )
+            ranges = tuple(_range(row) for row in work["ranges"])
+            gaps = tuple(_range(row) for row in work["gaps"])
             tasks = tuple(int(count) for count in work["tasks"])
             marks = marks_in(work.get("logs", {}))  # missing in plans of earlier releases
             rule = HourRule.of(work["time"])
@@ -137,21 +119,13 @@ class LoadPlan:
         return replace(self, ranges=self.ranges[begin:end], tasks=self.tasks[first:until])
 
 
-def _topic(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a topic")
-    return value
+def _range(row: Mapping[str, Any]) -> OffsetRange:
+    if not isinstance(row["topic"], str):
+        raise TypeError(f"{row['topic']!r} is not a topic")
+    return OffsetRange(row["topic"], partition_of(row["partition"]), int(row["start"]), int(row["until"]))
 
 
 # ---- in JSON ---------------------------------------------------------------------------------------------------------
-
-
-def nested(values: Positions) -> dict[str, dict[str, int]]:
-    """Return {"orders": {"0": 17}} for {orders/0: 17}."""
-    found: dict[str, dict[str, int]] = {}
-    for tp in in_order(values):
-        found.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
-    return found
 
 
 def flat(values: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
@@ -163,12 +137,8 @@ def flat(values: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
 
 def marks_rows(marks: Marks) -> dict[str, dict[str, dict[str, int]]]:
     """Return {"orders": {"0": {"offset": 17, "crc": 1, ..}}}, without unknown values."""
-    found: dict[str, dict[str, dict[str, int]]] = {}
-    for tp in in_order(marks):
-        row = {name: value for name, value in asdict(marks[tp]).items() if value is not None}
-        if row:
-            found.setdefault(tp.topic, {})[str(tp.partition)] = row
-    return found
+    rows = {tp: {n: value for n, value in asdict(mark).items() if value is not None} for tp, mark in marks.items()}
+    return by_topic({tp: row for tp, row in rows.items() if row})
 
 
 def marks_in(rows: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[TopicPartition, LogMark]:
@@ -176,11 +146,3 @@ def marks_in(rows: Mapping[str, Mapping[str, Mapping[str, int]]]) -> dict[TopicP
     return {
         TopicPartition(topic, int(key)): LogMark(**row) for topic, marks in rows.items() for key, row in marks.items()
     }
-
-
-def _range_row(rng: OffsetRange) -> dict[str, Any]:
-    return {"topic": rng.topic, "partition": partition_key(rng.partition), "start": rng.start, "until": rng.until}
-
-
-def _gap_row(gap: Gap) -> dict[str, Any]:
-    return {"topic": gap.topic, "partition": partition_key(gap.partition), "start": gap.start, "until": gap.until}

@@ -27,6 +27,7 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.groupoffsets import topic_creations
 from sparkpipeline.errors import NoLeader, OffsetOutOfRange
 from sparkpipeline.load.loadplan import LogMark, Marks, in_order
+from sparkpipeline.source.offsetbounds import EARLIEST, by_topic
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.refusals import MessageTooLarge
 from zkconsumer.simple import SimpleConsumer
@@ -93,12 +94,10 @@ def another_log(other: Mapping[TopicPartition, str]) -> OffsetOutOfRange:
     """Return the error for these partitions, with the remedy.  Pure."""
     tp, why = next(iter(other.items()))
     more = f" (and {len(other) - 1} more partitions)" if len(other) > 1 else ""
-    starts: dict[str, dict[str, int]] = {}
-    for each in other:
-        starts.setdefault(each.topic, {})[str(each.partition)] = -2
+    starts = json.dumps(by_topic(dict.fromkeys(other, EARLIEST)))
     return OffsetOutOfRange(
         f"{why}{more}: the job's position means nothing in this log, and nothing is loaded; `sparkpipeline load init"
-        f" JOB --replace --from-json '{json.dumps(starts)}'` goes on at its beginning (or give other offsets)",
+        f" JOB --replace --from-json '{starts}'` goes on at its beginning (or give other offsets)",
         topic=tp.topic, partition=tp.partition,
     )  # fmt: skip
 

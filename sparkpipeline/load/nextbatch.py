@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.loadplan import Gap, LogBounds, Positions, in_order
-from sparkpipeline.ranges import OffsetRange, in_parts, packed, unit_of
+from sparkpipeline.load.loadplan import LogBounds, Positions, in_order
+from sparkpipeline.ranges import OffsetRange, in_parts, limited_by_lag, packed, unit_of
 
 AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded
 LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth one of its own
@@ -33,7 +33,7 @@ class Due:
     no range (new and empty, or new and starting at the end)."""
 
     ranges: tuple[OffsetRange, ...]
-    gaps: tuple[Gap, ...]
+    gaps: tuple[OffsetRange, ...]
     positions: Positions
 
 
@@ -51,7 +51,7 @@ def due(
     Raises OffsetOutOfRange and UnknownPartition: all that makes a plan which could never be executed is refused here,
     before it is durable."""
     ranges: list[OffsetRange] = []
-    gaps: list[Gap] = []
+    gaps: list[OffsetRange] = []
     fresh: dict[TopicPartition, int] = {}
     for tp in in_order(missing):
         if out_of_range == "fail":
@@ -65,7 +65,7 @@ def due(
             fresh[tp] = log.earliest if starting == "earliest" else log.latest
         start = _start(tp, positions.get(tp, fresh.get(tp, 0)), log, out_of_range)
         if tp in positions and start > positions[tp]:
-            gaps.append(Gap(tp.topic, tp.partition, positions[tp], start))
+            gaps.append(OffsetRange(tp.topic, tp.partition, positions[tp], start))
             fresh[tp] = start
         if start < log.latest:
             ranges.append(OffsetRange(tp.topic, tp.partition, start, log.latest))
@@ -116,20 +116,10 @@ def up_to(ranges: Iterable[OffsetRange], ends: Mapping[TopicPartition, int]) -> 
 def limited(
     ranges: Sequence[OffsetRange], rows: int | None, size: int | None, averages: Mapping[str, float]
 ) -> list[OffsetRange]:
-    """Return the ranges, shortened so that their sums are within the limits; ranges with the largest lag get most.
+    """Return the ranges, shortened so that their sums are within the limits, shared by lag.
 
-    averages: bytes of a message by topic.  A partition that has something gets at least one message, so that a small
-    one is never starved by a large one; many partitions may so exceed a tiny limit by one message each."""
-    share = 1.0
-    total = sum(rng.count for rng in ranges)
-    total_bytes = sum(_bytes(rng, averages) for rng in ranges)
-    if rows is not None and total > rows:
-        share = rows / total
-    if size is not None and total_bytes > size:
-        share = min(share, size / total_bytes)
-    if share == 1.0:
-        return list(ranges)
-    return [replace(rng, until=rng.start + max(1, int(rng.count * share))) for rng in ranges]
+    averages: bytes of a message by topic."""
+    return limited_by_lag(limited_by_lag(ranges, rows), size, lambda rng: _bytes(rng, averages) / rng.count)
 
 
 def cut(ranges: Sequence[OffsetRange], size: int, averages: Mapping[str, float]) -> list[OffsetRange]:

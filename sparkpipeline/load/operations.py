@@ -10,9 +10,10 @@ the job's own.  It brings no files, and its manifest has the positions:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from groundwork.sentences import counted
 from kafkawire.model import TopicPartition
@@ -29,7 +30,7 @@ from sparkpipeline.ledger.manifests import LiveFile, Plan
 from sparkpipeline.ledger.verification import Finding, Verdict
 from sparkpipeline.load import compaction
 from sparkpipeline.load.compaction import FileGroup
-from sparkpipeline.load.config import LoadConfig, Storage
+from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import (
     JobContext,
@@ -49,6 +50,7 @@ from sparkpipeline.load.rewind import Rewind, loaded_files, of_earlier_log, rewi
 from sparkpipeline.paths import ENDINGS, FinalName
 from sparkpipeline.ranges import partition_of
 from sparkpipeline.source.offsetbounds import EARLIEST, LATEST
+from sparkpipeline.source.sourceoptions import Storage
 from zkconsumer.offsets.store import Committed, FormerOffset, Unknown
 
 
@@ -82,17 +84,35 @@ class InitWanted:
     replace: bool = False
 
 
+W = TypeVar("W")
+
+
+class OperationWork(LoadWork, Generic[W]):
+    """Work that an operator requested: planned once, unless an earlier plan is open."""
+
+    def __init__(self, job: JobContext, wanted: W) -> None:
+        super().__init__(job)
+        self.wanted = wanted
+        self._planned = False
+
+    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
+        if self._planned:
+            return None
+        self._planned = True
+        return self.plan_once(ledger, batch)
+
+    def plan_once(self, ledger: Ledger, batch: int) -> Plan | None:
+        """Return the plan, or None if there is nothing to do."""
+        raise NotImplementedError
+
+
 # ---- init ------------------------------------------------------------------------------------------------------------
 
 
-class InitWork(LoadWork):
-    """Work that takes over offsets, once."""
+class InitWork(OperationWork[InitWanted]):
+    """Work that takes over offsets."""
 
-    def __init__(self, job: JobContext, wanted: InitWanted) -> None:
-        super().__init__(job)
-        self.wanted = wanted
-        self.asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
-        self.planned = False
+    asked: frozenset[TopicPartition] = frozenset()  # partitions whose positions are taken over
 
     def positions(self, ledger: Ledger) -> dict[TopicPartition, int]:
         """Return all offsets of the job afterwards.  Raises the exceptions of of_group and taken_over."""
@@ -125,10 +145,7 @@ class InitWork(LoadWork):
                     "no entry begins at this byte of the log", topic=tp.topic, partition=tp.partition, requested=at
                 )
 
-    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
-        if self.planned:
-            return None
-        self.planned = True
+    def plan_once(self, ledger: Ledger, batch: int) -> Plan | None:
         positions = self.positions(ledger)
         marks = self.marks({tp: positions[tp] for tp in self.asked})
         return init_plan(batch, ledger.clock(), JobState.of(ledger.state().newest), positions, marks=marks)
@@ -192,13 +209,8 @@ def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *,
     passed = {tp: ms for tp, ms in state.passed.items() if tp not in moved}
     back = {tp: batch for tp, at in positions.items() if tp in other or at < state.positions.get(tp, at)}
     kept = {tp: mark for tp, mark in state.marks.items() if tp not in moved}
-    after = JobState(
-        positions=positions,
-        passed=passed,
-        averages=state.averages,
-        set_back={**state.set_back, **back},
-        marks={**kept, **marks},
-        output=state.output,
+    after = replace(
+        state, positions=positions, passed=passed, set_back={**state.set_back, **back}, marks={**kept, **marks}
     )
     facts = after.facts()
     return Plan(batch, INIT, now_ms, {"facts": {**facts, "taken_over": len(moved)}})
@@ -207,13 +219,8 @@ def init_plan(batch: int, now_ms: int, state: JobState, positions: Positions, *,
 # ---- rewind ----------------------------------------------------------------------------------------------------------
 
 
-class RewindWork(LoadWork):
-    """Work that plans a rewind, once."""
-
-    def __init__(self, job: JobContext, wanted: RewindWanted) -> None:
-        super().__init__(job)
-        self.wanted = wanted
-        self.planned = False
+class RewindWork(OperationWork[RewindWanted]):
+    """Work that loads a topic again from a time."""
 
     def rewound(self, ledger: Ledger) -> Rewind:
         """Return what it would do.  Raises Refused, OffsetOutOfRange."""
@@ -245,9 +252,7 @@ class RewindWork(LoadWork):
             allow_partial=wanted.allow_partial,
         )
 
-    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
-        if self.planned:
-            return None
+    def plan_once(self, ledger: Ledger, batch: int) -> Plan | None:
         state, found = JobState.of(ledger.state().newest), self.rewound(ledger)
         for tp, why in found.kept:
             self.tell(f"{tp} {why}")
@@ -265,7 +270,6 @@ class RewindWork(LoadWork):
             gaps=(),
             rule=rule_of(self.config),
         )
-        self.planned = True
         plan = {**work.work(), **output_work(self.config)}
         return Plan(batch, REWIND, now, plan, tuple(file.final for file in found.supersedes))
 
@@ -280,18 +284,10 @@ def _partition(text: str) -> object:
 # ---- compact ---------------------------------------------------------------------------------------------------------
 
 
-class CompactWork(LoadWork):
-    """Work that plans a compaction, once."""
+class CompactWork(OperationWork[CompactWanted]):
+    """Work that merges the files of each hour and partition of a day."""
 
-    def __init__(self, job: JobContext, wanted: CompactWanted) -> None:
-        super().__init__(job)
-        self.wanted = wanted
-        self.planned = False
-
-    def plan(self, ledger: Ledger, batch: int) -> Plan | None:
-        if self.planned:
-            return None
-        self.planned = True
+    def plan_once(self, ledger: Ledger, batch: int) -> Plan | None:
         found = _to_compact(ledger, self.wanted)
         return compaction.plan_of(batch, ledger.clock(), found) if found else None
 
@@ -306,67 +302,55 @@ def _to_compact(ledger: Ledger, wanted: CompactWanted) -> list[FileGroup]:
 
 # ---- run: each is one batch ------------------------------------------------------------------------------------------
 
-
-def run_rewind(
-    config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted, watch: Watch = unwatched
-) -> LoadOutcome:
-    """Load a topic again from a time.  Raises Refused, OffsetOutOfRange, and the exceptions of run_load."""
-    return _run(config, spark, tell, watch, make=lambda job: RewindWork(job, wanted))
-
-
-def run_compact(
-    config: LoadConfig, spark: Any, tell: Tell, wanted: CompactWanted, watch: Watch = unwatched
-) -> LoadOutcome:
-    """Merge the files of each hour and partition of a day.  Raises the exceptions of run_load."""
-    return _run(config, spark, tell, watch, make=lambda job: CompactWork(job, wanted))
+Wanted = InitWanted | RewindWanted | CompactWanted
+_WORKS: Mapping[type[Wanted], Callable[[JobContext, Any], LoadWork]] = {
+    InitWanted: InitWork,
+    RewindWanted: RewindWork,
+    CompactWanted: CompactWork,
+}
 
 
-def run_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> LoadOutcome:
-    """Take over offsets.  Raises Refused, OffsetOutOfRange, UnknownPartition, and the exceptions of run_load."""
-    return _run(config, spark, tell, unwatched, make=lambda job: InitWork(job, wanted))
+def run_operation(config: LoadConfig, spark: Any, tell: Tell, wanted: Wanted, watch: Watch = unwatched) -> LoadOutcome:
+    """Take over offsets, load a topic again from a time, or merge the files of a day, as requested.
 
-
-def _run(
-    config: LoadConfig, spark: Any, tell: Tell, watch: Watch, *, make: Callable[[JobContext], LoadWork]
-) -> LoadOutcome:
-    ledger = open_ledger(config, spark)
-    with at_work(config, spark, ledger) as (cluster, alone):
-        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger, watch=watch)
-        return run(make(job), alone)
+    Raises Refused, OffsetOutOfRange, UnknownPartition, and the exceptions of run_load."""
+    with at_work(config, spark, tell, watch) as (job, alone):
+        return run(_WORKS[type(wanted)](job, wanted), alone)
 
 
 # ---- previews: nothing is written and no lock is taken ---------------------------------------------------------------
 
 
+@contextmanager
+def _previewed(config: LoadConfig, spark: Any, tell: Tell) -> Iterator[JobContext]:
+    ledger = open_ledger(config, spark)
+    with connected(config) as cluster:
+        yield JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
+
+
 def preview_load(config: LoadConfig, spark: Any, tell: Tell) -> Plan | None:
     """Return what the next run would do: the open plan, else a new one.  Raises the exceptions of run_load."""
-    ledger = open_ledger(config, spark)
-    state = ledger.state()
+    state = open_ledger(config, spark).state()
     if state.open_plan is not None:
         return state.open_plan
-    with connected(config) as cluster:
-        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
-        return LoadWork(job).plan(ledger, state.next_batch)
+    with _previewed(config, spark, tell) as job:
+        return LoadWork(job).plan(job.ledger, state.next_batch)
 
 
 def preview_rewind(config: LoadConfig, spark: Any, tell: Tell, wanted: RewindWanted) -> Rewind:
-    """Return what run_rewind would do.  Raises its exceptions."""
-    ledger = open_ledger(config, spark)
-    with connected(config) as cluster:
-        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
-        return RewindWork(job, wanted).rewound(ledger)
+    """Return what run_operation would load again.  Raises its exceptions."""
+    with _previewed(config, spark, tell) as job:
+        return RewindWork(job, wanted).rewound(job.ledger)
 
 
 def preview_init(config: LoadConfig, spark: Any, tell: Tell, wanted: InitWanted) -> dict[TopicPartition, int]:
-    """Return all offsets of the job after run_init.  Raises its exceptions."""
-    ledger = open_ledger(config, spark)
-    with connected(config) as cluster:
-        job = JobContext(config=config, spark=spark, tell=tell, cluster=cluster, ledger=ledger)
-        return InitWork(job, wanted).positions(ledger)
+    """Return all offsets of the job after run_operation.  Raises its exceptions."""
+    with _previewed(config, spark, tell) as job:
+        return InitWork(job, wanted).positions(job.ledger)
 
 
 def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> list[FileGroup]:
-    """Return the files that run_compact would merge."""
+    """Return the files that run_operation would merge."""
     return _to_compact(open_ledger(config, spark), wanted)
 
 

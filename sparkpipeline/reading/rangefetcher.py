@@ -1,15 +1,15 @@
-"""Ranges fetched set by set, one range after the other; leaders lost and found again, offsets that are gone.
+"""Fetcher of ranges, set by set, one range after the other: finds leaders again, handles lost offsets.
 
-    the next request is in flight before a set is handed out: while that is used, the broker reads and sends
-    small ranges of one leader are asked for together, and handed out in their turn
-    another leads, a link broke         looked up; reading goes on behind the last set
-    nothing comes                       looked up now and then: a leader that was deposed need not know it
-    the leader cannot tell now, or      asked again, on the same link
+    The next request is in flight before a set is returned: while that is used, the broker reads and sends.
+    Small ranges of one leader are fetched together, and returned in their order.
+    another leads, a link broke         looks the leader up; reading continues after the last set
+    nothing comes                       looks the leader up now and then: a deposed one need not know it
+    the leader cannot respond now, or   retries on the same link
     the response leaves a range out
-    the log does not hold the offset    data is lost: an error, or skipped where options.fail_on_data_loss is False
+    the log does not have the offset    data is lost: an error, or skipped if options.fail_on_data_loss is False
 
-Blocking; no thread: what comes early waits in the socket, which is all the read-ahead that is needed. Needs no
-pyarrow: audits and bulk copies read this way, too.
+Blocking; no thread: early responses wait in the socket, which is enough read-ahead.  Needs no pyarrow: audits and bulk
+copies read this way, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from kafkawire.errors import BrokerErrorInfo, Follows, LinkLost, error_info
+from kafkawire.columns import Columns
+from kafkawire.errors import BrokerErrorInfo, Follows, LibraryMissing, LinkLost, WireError, error_info
 from kafkawire.fetched import Came, judged
 from kafkawire.model import Broker, MessageSet
 from kafkawire.net.link import Link
@@ -37,17 +38,19 @@ from sparkpipeline.reading.readoptions import ReadOptions
 log = logging.getLogger(__name__)
 
 PURPOSE = "fetch"
-PROBE = "probe"  # a connection of its own: what was asked ahead is in flight on the other one
+PROBE = "probe"  # a separate connection: the next request is in flight on the other one
 UNKNOWN_SERVER = -1
 MAX_TOGETHER = 100  # ranges in one request
 MAX_BACKOFF_S = 5.0
+SAMPLE_BYTES, SAMPLE_BYTES_CAP = 64 << 10, 64 << 20
+SAMPLE_PATIENCE_MS = 2000
 LOOK_S = 5.0  # between two look-ups of a leader that sends nothing
 # Of this process: a worker runs one task after the other, and memory that is new costs a page fault every 4 KB.
 _BUFFERS = Buffers(32 << 20)
 
 
 def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> Generator[MessageSet, None, None]:
-    """The sets of one range, in order.  Their messages may begin before start and go on past until: cut by offset.
+    """Yield the sets of one range, in order.  Their messages may begin before start and continue after until.
 
     Offsets that no set covers are gaps.  Raises OffsetOutOfRange, DataLoss, CorruptData, MessageTooLarge, NoLeader,
     UnknownPartition, Unreachable.  Checksums are checked where messages are read.
@@ -57,6 +60,48 @@ def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> 
             yield message_set
 
 
+def first_columns(rng: OffsetRange, access: ClusterAccess, fetch_bytes_cap: int = SAMPLE_BYTES_CAP) -> Columns | None:
+    """Return the first messages of a range, as a sample; None if there are none, or they cannot be read.
+
+    fetch_bytes_cap: how far a fetch grows for a large message.  Whatever is wrong, the task that reads the range meets
+    it too, and reports it with all coordinates.
+    """
+    options = ReadOptions(
+        fetch_bytes=SAMPLE_BYTES,
+        fetch_bytes_cap=fetch_bytes_cap,
+        check_crcs=False,
+        fail_on_data_loss=False,
+        patience_ms=SAMPLE_PATIENCE_MS,
+    )
+    try:
+        with closing(read_sets(replace(rng, until=rng.start + 1), access, options)) as sets:
+            # The first columns are enough: a set may open to gigabytes.
+            return next((found for each in sets for found in each.pieces(False) if len(found)), None)
+    except (PipelineError, LibraryMissing, WireError):
+        return None
+
+
+def first_since(brokers: Brokers, rng: OffsetRange, time_ms: int) -> int:
+    """Return the first offset of a range that may be of time_ms (ms since 1970) or later; its end if there is none.
+
+    Reads forward, for brokers that only answer by segment file.  A message without a timestamp (format v0) may be of
+    that time: reading ends there, so that in a log of 0.9 the result is the range's start after one fetch.  Raises the
+    exceptions of read_sets.
+    """
+    with closing(RangeFetcher([rng], brokers, ReadOptions(max_wait_ms=0)).sets()) as sets:
+        for _, message_set in sets:
+            for columns in message_set.pieces():
+                times = columns.timestamps_ms
+                for n, offset in enumerate(columns.offsets):
+                    if offset >= rng.until:
+                        return rng.until
+                    if offset >= rng.start and (times is None or times[n] < 0 or times[n] >= time_ms):
+                        return offset
+                if columns.damage is not None:
+                    raise CorruptData(str(columns.damage), topic=rng.topic, partition=rng.partition)
+    return rng.until
+
+
 def read_many(
     ranges: Sequence[OffsetRange],
     access: ClusterAccess,
@@ -64,11 +109,10 @@ def read_many(
     kept_back: dict[OffsetRange, int] | None = None,
     damages: DamageLog | None = None,
 ) -> Generator[tuple[int, MessageSet], None, None]:
-    """The sets of several ranges, one range after the other, each with the number of its range.
+    """Yield the sets of several ranges, one range after the other, each with the number of its range.
 
-    kept_back: gets how many offsets of each range transactions keep back, once the range is read.  damages: gets what
-    was skipped because it is no entry.
-    All links are closed when it ends, or is closed or dropped.
+    kept_back: filled with the number of offsets of each range that transactions keep back, once it is read.  damages:
+    filled with skipped entries.  All links are closed when the generator ends, is closed or dropped.
     """
     known = {rng.tp: rng.leader for rng in ranges if rng.leader is not None}
     with Brokers(access, known, buffers=_BUFFERS) as brokers:
@@ -77,7 +121,7 @@ def read_many(
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What was asked for of one range."""
+    """Part of a request for one range."""
 
     position: int
     bytes: int
@@ -85,7 +129,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _InFlight:
-    """A request in flight."""
+    """Request in flight."""
 
     broker: Broker
     link: Link
@@ -100,7 +144,11 @@ class _Response:
 
 
 class RangeFetcher:
-    """Use it once."""
+    """Fetcher of ranges over given links; used once.
+
+    kept_back: filled with the number of offsets of each range that transactions keep back, once it is read.  damages:
+    filled with skipped entries.
+    """
 
     def __init__(
         self,
@@ -113,8 +161,6 @@ class RangeFetcher:
         sleep: Callable[[float], object] = time.sleep,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """kept_back: gets how many offsets of each range transactions keep back, once the range is read; damages: gets
-        what was skipped because it is no entry."""
         self._brokers = brokers
         self._options = options
         self._sleep = sleep
@@ -127,13 +173,13 @@ class RangeFetcher:
         self._kept_back = {} if kept_back is None else kept_back
         self._damages = DamageLog() if damages is None else damages
         self._asked: _InFlight | None = None
-        self._answers: dict[RangeCursor, _Response] = {}  # of ranges whose turn has not come
+        self._answers: dict[RangeCursor, _Response] = {}  # of later ranges
         self._failures = 0  # one after the other
         self._stale = False  # leaders are looked up before the next request
         self._looked_at = began  # when leaders of ranges that wait were looked up
 
     def sets(self) -> Generator[tuple[int, MessageSet], None, None]:
-        """Each set with the number of its range.  Raises what the module says, with all coordinates."""
+        """Yield each set with the number of its range.  Raises the exceptions of read_sets, with all coordinates."""
         for number, cursor in enumerate(self._cursors):
             cursor.begin(self._now())
             while not cursor.done:
@@ -144,7 +190,7 @@ class RangeFetcher:
             self._kept_back[cursor.range] = cursor.kept_back
 
     def _next(self, cursor: RangeCursor) -> MessageSet | None:
-        """A set; None: something else came, and has been seen to."""
+        """Return the next set; None after another response, which is handled."""
         try:
             answer = self._answer(cursor)
         except (LinkLost, NoLeader, Unreachable) as lost:
@@ -172,7 +218,7 @@ class RangeFetcher:
         return found
 
     def _leaders_due(self) -> None:
-        """Nothing came: have the leader looked up again before the next request, now and then."""
+        """Look the leader up before the next request, at most every LOOK_S: nothing came."""
         if self._now() - self._looked_at >= LOOK_S:
             self._looked_at = self._now()
             self._stale = True
@@ -180,7 +226,7 @@ class RangeFetcher:
     # ---- asking ------------------------------------------------------------------------------------------------
 
     def _answer(self, cursor: RangeCursor) -> _Response:
-        """Raises LinkLost, and what Brokers.leader raises."""
+        """Return the response for a range.  Raises LinkLost, and the exceptions of Brokers.leader."""
         while True:
             held = self._answers.pop(cursor, None)
             if held is not None and held.to.position == cursor.position:
@@ -191,7 +237,7 @@ class RangeFetcher:
             self._receive()
 
     def _ask(self, cursors: Sequence[RangeCursor], broker: Broker) -> None:
-        """Send a request for the first of them, and as many of the others as are small and led there."""
+        """Send a request for the first range, and for others that are small and led by the same broker."""
         together = self._together(cursors, broker)
         d, options = self._brokers.dialect, self._options
         wanted = [(cursor.range.tp, part.position, part.bytes) for cursor, part in together.items()]
@@ -214,7 +260,7 @@ class RangeFetcher:
         return together
 
     def _receive(self) -> None:
-        """The answer to what was asked."""
+        """Receive the response to the request in flight."""
         asked, self._asked = self._asked, None
         assert asked is not None
         rows: list[FetchedPartition] = asked.link.receive().body
@@ -223,7 +269,7 @@ class RangeFetcher:
             self._answers[cursor] = _Response(found[cursor.range.tp], part, asked.broker)
 
     def _ask_ahead(self, number: int) -> None:
-        """Send what will be asked next, if that is known.  What goes wrong will go wrong again in its turn."""
+        """Send the next request, if it is known.  An error is ignored: it occurs again when the range is read."""
         if self._asked is not None:
             return
         ahead = [c for c in self._cursors[number : number + MAX_TOGETHER] if not c.done and c not in self._answers]
@@ -254,7 +300,7 @@ class RangeFetcher:
             raise PipelineError(sentence, **where)
 
     def _may_be_damage(self, info: BrokerErrorInfo) -> bool:
-        """True if a broker answers so about a log that is damaged: 0.8 has only its error for everything."""
+        """True if a broker may answer with this error for a damaged log: 0.8 has one error for everything."""
         return info.follows is Follows.DAMAGED or (self._options.skip_damaged and info.code == UNKNOWN_SERVER)
 
     def _out_of_range(self, cursor: RangeCursor, broker: Broker) -> None:
@@ -268,11 +314,11 @@ class RangeFetcher:
             cursor.lose(cursor.range.until, gone, self._now())
             return
         where = cursor.where(broker, requested=position, earliest=earliest, latest=latest)
-        if earliest <= position <= latest:  # a leader that is none any more, or not yet
-            self._failed(cursor, NoLeader("the broker and the leader do not agree what the log holds", **where))
+        if earliest <= position <= latest:  # it does not lead any more, or not yet
+            self._failed(cursor, NoLeader("the broker and the leader do not agree on the log's bounds", **where))
             return
         reason = "it is gone: retention, or a topic created again" if position < earliest else "it ends before that"
-        why = OffsetOutOfRange(f"the log does not hold this offset, {reason}; {self._options.loss_helps}", **where)
+        why = OffsetOutOfRange(f"the log does not have this offset, {reason}; {self._options.loss_helps}", **where)
         until = cursor.range.until
         cursor.lose(min(earliest, until) if position < earliest else until, why, self._now())
 
@@ -292,12 +338,12 @@ class RangeFetcher:
                 return
             raw = bytes(row.buffer[at:])
         entry_skipped = DamagedEntry(cursor.range, cursor.position, behind, damaged.sentence, raw)
-        log.warning("%s: offsets %d to %d are skipped: %s", cursor.range, cursor.position, behind - 1, damaged)
+        log.warning("%s: skipped offsets %d to %d: %s", cursor.range, cursor.position, behind - 1, damaged)
         self._damages.add(entry_skipped)
         cursor.move(behind, self._now())
 
     def _readable(self, cursor: RangeCursor, position: int) -> int | None:
-        """The first offset that a fetch at a position brings whole; None: nothing that can be read."""
+        """Return the first offset that a fetch at a position returns whole; None: nothing is readable."""
         row = self._probed(cursor, position)
         if row is None:
             return None
@@ -313,10 +359,10 @@ class RangeFetcher:
         return first.resume_at if message is None else message.offset
 
     def _probed(self, cursor: RangeCursor, position: int) -> FetchedPartition | None:
-        """One fetch; None where the leader cannot read its log there, which it tells by almost any error.
+        """Fetch once; return None if the leader cannot read its log there, for which brokers return various errors.
 
-        Raises NoLeader and Unreachable where the answer may be another one in a moment, since only what is damaged is
-        skipped; PipelineError where the request is refused for good.
+        Raises NoLeader and Unreachable if the response may soon be another, because only damage is skipped;
+        PipelineError if the request is refused permanently.
         """
         tp, d = cursor.range.tp, self._brokers.dialect
         broker = self._brokers.leader(tp)
@@ -335,7 +381,7 @@ class RangeFetcher:
         raise (PipelineError if info.lasting else NoLeader)(sentence, **cursor.where(broker, offset=position))
 
     def _explain(self, cursor: RangeCursor, broker: Broker) -> None:
-        """Find out why nothing came though the log goes on; if nothing explains it, another leader is looked for."""
+        """Find out why nothing came although the log continues; without an explanation, look the leader up."""
         try:
             policy = self._brokers.cleanup_policy(cursor.range.topic, broker)
             held = self._brokers.log_at(cursor.range.tp, cursor.position, broker) if policy is None else None
@@ -345,11 +391,11 @@ class RangeFetcher:
         why = cursor.explain(policy, broker, self._now(), held)
         if why is not None:
             self._forget(cursor)
-            log.warning("%s at %d: %s; asking again", cursor.range, cursor.position, why.sentence)
+            log.warning("%s at %d: %s; retrying", cursor.range, cursor.position, why.sentence)
             self._sleep(self._options.max_wait_ms / 1000)  # a broker need not wait for data that it says it has
 
     def _forget(self, cursor: RangeCursor) -> None:
-        """Forget what is in flight; the leader is looked up again."""
+        """Forget the request in flight, and look the leader up before the next one."""
         self._asked = None
         self._brokers.links.close(PURPOSE)
         self._look_again(cursor)
@@ -363,7 +409,7 @@ class RangeFetcher:
 
         Raises NoLeader once patience is over.
         """
-        if waits:  # those whose turn has not come were not answered either
+        if waits:  # later ranges got the same error
             self._answers = {one: held for one, held in self._answers.items() if not held.row.error}
             self._look_again(cursor)
         else:
@@ -374,7 +420,7 @@ class RangeFetcher:
                 f"nothing was read for {self._options.patience_ms / 1000:g} s: {sentence}",
                 **cursor.where(offset=cursor.position),
             ) from why
-        follows = "asking again" if waits else "its leader is looked for"
+        follows = "retrying" if waits else "looking up its leader"
         log.warning("%s at %d: %s; %s", cursor.range, cursor.position, why, follows)
         if self._failures > 1:
             pause = self._brokers.access.retry_interval_ms / 1000 * 2.0 ** (self._failures - 2)

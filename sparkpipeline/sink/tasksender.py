@@ -20,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from groundwork.failpoints import failpoint
@@ -206,7 +207,7 @@ class TaskSender:
             return False
         sent = False
         for broker_id, broker in view.brokers.items():
-            leads = _leads(view, broker_id)
+            leads = partial(_leads, view, broker)
             if broker_id in self._flights or not self._batches.is_due(self._now(), leads):
                 continue
             link = self._open(broker)
@@ -299,12 +300,8 @@ class TaskSender:
         self.failure = self.failure or failure
 
 
-def _leads(view: ClusterView, broker_id: int) -> Callable[[TopicPartition], bool]:
-    def leads(tp: TopicPartition) -> bool:
-        partition = view.topics.get(tp.topic, {}).get(tp.partition)
-        return partition is not None and partition.leader == broker_id
-
-    return leads
+def _leads(view: ClusterView, broker: Broker, tp: TopicPartition) -> bool:
+    return view.leader(tp) == broker
 
 
 # ---- tickets ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from groundwork.sentences import counted
 from kafkawire.errors import LibraryMissing
@@ -27,11 +27,6 @@ from sparkpipeline.errors import CodecMissing, OptionRefused, PipelineError, Unk
 from sparkpipeline.sink.rowsender import Columns, RowSender, columns_of
 from sparkpipeline.sink.sinkoptions import SinkOptions
 from sparkpipeline.sink.tasksender import TaskSender
-
-try:
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter
-except ImportError:  # Spark 4.0 has the batch writer only
-    DataSourceStreamArrowWriter = DataSourceArrowWriter
 
 log = logging.getLogger(__name__)
 

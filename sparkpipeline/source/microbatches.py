@@ -28,7 +28,7 @@ from kafkawire.model import TopicPartition
 from sparkpipeline.cluster.boundaries import EntryBoundaries, ends_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, UnknownPartition
-from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.ranges import OffsetRange, limited_by_lag
 from sparkpipeline.source.offsetbounds import Bound, Fixed, Offsets, Time, in_order, offsets_text
 from sparkpipeline.source.querycluster import GroupOffsets
 from sparkpipeline.source.readtasks import sample_sizes
@@ -131,9 +131,9 @@ class MicroBatches:
             return end
         full, whole = self._with_new(begin, end), end
         if options.max_offsets_per_trigger is not None:
-            end = limit_offsets(full, end, options.max_offsets_per_trigger)
+            end = limited_ends(full, end, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
-            end = limit_bytes(full, end, self._measured(full, end), options.max_bytes_per_trigger)
+            end = limited_ends(full, end, options.max_bytes_per_trigger, self._measured(full, end))
         return ends_at_boundaries(full, end, whole, self._border) if offsets_are_bytes(self.brokers) else end
 
     def _measured(self, begin: At, end: At) -> dict[TopicPartition, float]:
@@ -306,33 +306,16 @@ def _names(tps: list[TopicPartition]) -> str:
 # ---- limits ----------------------------------------------------------------------------------------------------------
 
 
-def limit_offsets(begin: At, end: At, most: int) -> dict[TopicPartition, int]:
-    """Return ends that are together at most `most` offsets after their begins, shared by lag.
+def limited_ends(
+    begin: At, end: At, most: float | None, sizes: Mapping[TopicPartition, float] | None = None
+) -> dict[TopicPartition, int]:
+    """Return ends that are together at most `most` offsets after their begins, shared by lag; None: no limit.
 
-    As Spark's kafka source: rounded down, but at least one of each partition that has any, so that the small are not
-    starved (with more such partitions than `most` it is more).
+    sizes: average bytes per offset, above 0; then `most` is in bytes.
     """
-    return _shared(begin, end, dict.fromkeys(end, 1.0), most)
-
-
-def limit_bytes(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: int) -> dict[TopicPartition, int]:
-    """Return ends that are together at most about `most` bytes after their begins; sizes: average bytes per offset,
-    above 0."""
-    return _shared(begin, end, sizes, most)
-
-
-def _shared(begin: At, end: At, sizes: Mapping[TopicPartition, float], most: float) -> dict[TopicPartition, int]:
-    lags = {tp: at - begin[tp] for tp, at in end.items() if at > begin[tp]}
-    total = float(sum(lag * sizes[tp] for tp, lag in lags.items()))
-    if total <= most:
-        return dict(end)
-    return {tp: begin[tp] + _part(lags[tp], sizes[tp], most, total) if tp in lags else at for tp, at in end.items()}
-
-
-def _part(lag: int, size: float, most: float, total: float) -> int:
-    """Return the offsets of one partition's share."""
-    share = most * (lag * size / total) / size
-    return min(lag, math.ceil(share) if share < 1 else math.floor(share))
+    lagging = [OffsetRange(tp.topic, tp.partition, begin[tp], at) for tp, at in end.items() if at > begin[tp]]
+    found = limited_by_lag(lagging, most, lambda rng: 1.0 if sizes is None else sizes[rng.tp])
+    return {**end, **{rng.tp: rng.until for rng in found}}
 
 
 class MinOffsets:

@@ -12,11 +12,13 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from groundwork.jsontext import json_value
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition, partition_named
 from sparkpipeline.errors import OptionRefused
 
+T = TypeVar("T")
 EARLIEST = -2
 LATEST = -1
 _OFFSETS = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
@@ -112,10 +114,15 @@ def parse_partitions(text: str, option: str = "assign") -> list[TopicPartition]:
 
 def offsets_text(offsets: Mapping[TopicPartition, int]) -> str:
     """Return the JSON of these offsets as Spark writes it, sorted by topic and partition: a checkpoint's line."""
-    by_topic: dict[str, dict[str, int]] = {}
-    for tp in in_order(offsets):
-        by_topic.setdefault(tp.topic, {})[str(tp.partition)] = offsets[tp]
-    return json.dumps(by_topic, separators=(",", ":"))
+    return json.dumps(by_topic(offsets), separators=(",", ":"))
+
+
+def by_topic(values: Mapping[TopicPartition, T]) -> dict[str, dict[str, T]]:
+    """Return {"orders": {"0": 17}} for {orders/0: 17}, sorted by topic and partition."""
+    found: dict[str, dict[str, T]] = {}
+    for tp in in_order(values):
+        found.setdefault(tp.topic, {})[str(tp.partition)] = values[tp]
+    return found
 
 
 def in_order(tps: Iterable[TopicPartition]) -> list[TopicPartition]:

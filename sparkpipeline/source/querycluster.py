@@ -7,26 +7,22 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kafkawire.cluster.leaders import ListedLeaders
-from kafkawire.dialects import dialect
+from kafkawire.cluster.view import ClusterView
 from kafkawire.model import TopicPartition
-from sparkpipeline.cluster.access import AUTO, ClusterAccess
+from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.driver.brokeraddresses import find_access
-from sparkpipeline.errors import Refused
+from sparkpipeline.driver.brokeraddresses import find_access, registry_of
+from sparkpipeline.errors import OptionRefused, Refused
 from sparkpipeline.source.sourceoptions import BROKERS, SourceOptions
-
-if TYPE_CHECKING:
-    from sparkpipeline.driver.zkclient import Registry
 
 GroupOffsets = Callable[[Sequence[TopicPartition]], Mapping[TopicPartition, int | None]]  # None: it has none
 
 
 def access_of(options: SourceOptions) -> ClusterAccess:
     """Return the access to the cluster for tasks.  Raises Unreachable, OptionRefused, Refused."""
-    registry = _registry(options)
+    registry = registry_of(options)
     return find_access(
         options,
         options.socket_timeout_ms,
@@ -41,7 +37,7 @@ def brokers_of(options: SourceOptions, access: ClusterAccess) -> Brokers:
     """Return the driver's links to the cluster; the caller closes them."""
     if options.brokers:
         return Brokers(access, leaders=ListedLeaders(options.brokers, BROKERS, _named(options)))
-    return Brokers(access, leaders=_registry(options))
+    return Brokers(access, leaders=registry_of(options))
 
 
 def _named(options: SourceOptions) -> Collection[TopicPartition]:
@@ -50,13 +46,12 @@ def _named(options: SourceOptions) -> Collection[TopicPartition]:
     return options.subscription.assigned
 
 
-def _registry(options: SourceOptions) -> Registry | None:
-    """Return the registry if brokers do not describe themselves, and ZooKeeper is configured."""
-    if options.protocol == AUTO or dialect(options.protocol).describes_itself or options.zookeeper_connect is None:
-        return None
-    from sparkpipeline.driver.zkclient import Registry
-
-    return Registry(options, dialect(options.protocol))
+def must_differ(source: ClusterView, target: ClusterView) -> None:
+    """Raise OptionRefused if two clusters are one: a copy would copy into itself, and a comparison finds nothing."""
+    both = {(b.host, b.port) for b in source.brokers.values()} & {(b.host, b.port) for b in target.brokers.values()}
+    if both:
+        host, port = min(both)
+        raise OptionRefused(f"source and target are one cluster: {host}:{port} is a broker of both", option="--target")
 
 
 def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets:
@@ -76,12 +71,12 @@ def group_offsets(options: SourceOptions, access: ClusterAccess) -> GroupOffsets
         else:
             with zookeeper_of(options) as zk:
                 found = read_offsets(group, tps, storage, access=access, zk=zk)
-        return {tp: _known(group, tp, at) for tp, at in found.items()}
+        return {tp: known_offset(group, tp, at) for tp, at in found.items()}
 
     return positions
 
 
-def _known(group: str, tp: TopicPartition, at: object) -> int | None:
+def known_offset(group: str, tp: TopicPartition, at: object) -> int | None:
     """Return the offset; None if none was ever committed.  Raises Refused for an unknown one."""
     from zkconsumer.offsets.store import NONE, FormerOffset
 

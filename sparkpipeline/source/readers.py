@@ -11,15 +11,23 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import OptionRefused, coded
+from sparkpipeline.errors import coded
 from sparkpipeline.ranges import OffsetRange
-from sparkpipeline.source.offsetbounds import offsets_text, parse_offsets
+from sparkpipeline.source.offsetbounds import by_topic, parse_offsets
 from sparkpipeline.source.querycluster import access_of, brokers_of, group_offsets
 from sparkpipeline.source.readtasks import RangesPartition, partitions_of, read_partition, read_ranges_of
 from sparkpipeline.source.schema import columns_of
@@ -102,51 +110,6 @@ class PlannedReader(DataSourceReader):
 
 # ---- streams ---------------------------------------------------------------------------------------------------------
 
-# Types of Spark's streaming engine for limits of a read and for AvailableNow, which Spark 4.2 introduced.  Earlier
-# versions always request all messages: stubs with the same names let the source be imported there, and ADMISSION tells
-# which it is.
-try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
-    )
-
-    ADMISSION = True
-except ImportError:
-    ADMISSION = False
-
-    class ReadLimit:  # type: ignore[no-redef]
-        """Limit of a micro-batch."""
-
-    @dataclass
-    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """No limit."""
-
-    @dataclass
-    class ReadMinRows(ReadLimit):  # type: ignore[no-redef]
-        """Minimum of rows."""
-
-        min_rows: int
-
-    @dataclass
-    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """Maximum of rows."""
-
-        max_rows: int
-
-    @dataclass
-    class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """Maximum of bytes."""
-
-        max_bytes: int
-
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Marker, unused in this version of Spark."""
-
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of a stream.  It holds only values until its first call, because it is pickled for the tasks."""
@@ -156,15 +119,13 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = checked_options(options, streaming=True)
         self.columns = columns_of(schema, self.options.include_headers, False, self.options.by_broker)
         self._batches: MicroBatches | None = None
-        if not ADMISSION:
-            _refuse_limits(self.options)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "options": self.options.for_tasks}
 
     @coded
     def initialOffset(self) -> Json:
-        return _json(self._micro_batches().start())
+        return by_topic(self._micro_batches().start())
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the limit that the progress of a query shows; latestOffset keeps to all limits of the options."""
@@ -182,12 +143,12 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the batch that begins at `start`; `start` itself if there is nothing for a batch."""
         begin = self._micro_batches().start() if start is None else _offsets(start)
         everything = limit is None or isinstance(limit, ReadAllAvailable)
-        return _json(self._micro_batches().ends(begin, everything))
+        return by_topic(self._micro_batches().ends(begin, everything))
 
     def reportLatestOffset(self) -> Json | None:
         """Return the ends of the logs as they were last seen: what a query's progress calls latestOffset."""
         latest = self._batches.latest if self._batches is not None else None
-        return None if latest is None else _json(latest)
+        return None if latest is None else by_topic(latest)
 
     @coded
     def prepareForTriggerAvailableNow(self) -> None:
@@ -220,24 +181,6 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self.options, brokers_of(self.options, access), group_offsets(self.options, access)
             )
         return self._batches
-
-
-def _refuse_limits(options: SourceOptions) -> None:
-    limits = {
-        "maxOffsetsPerTrigger": options.max_offsets_per_trigger,
-        "minOffsetsPerTrigger": options.min_offsets_per_trigger,
-        "maxBytesPerTrigger": options.max_bytes_per_trigger,
-    }
-    for name, value in limits.items():
-        if value is not None:
-            raise OptionRefused(
-                "needs Spark 4.2 or later: before, a Python source is always asked for all", option=name
-            )
-
-
-def _json(offsets: Mapping[Any, int]) -> Json:
-    found: Json = json.loads(offsets_text(offsets))
-    return found
 
 
 def _offsets(text: Json) -> dict[Any, int]:

@@ -19,19 +19,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
 from kafkawire import kernels
-from kafkawire.errors import LibraryMissing
-from kafkawire.model import Broker, MessageSet, TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.cluster.boundaries import EntryBoundaries, cut_at_boundaries, offsets_are_bytes
 from sparkpipeline.cluster.brokers import Brokers
-from sparkpipeline.errors import PipelineError
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.source.sourceoptions import Limits, SourceOptions, read_options
 from sparkpipeline.source.taskplan import AVERAGE_BYTES, LEAST_BYTES, plan
 
 MAX_SAMPLED_TOPICS = 20  # asked; the others are taken for their average
-SAMPLE = ReadOptions(fetch_bytes=64 << 10, check_crcs=False, fail_on_data_loss=False, patience_ms=2000)
 OVERHEAD = 26  # of an entry in format v0
 
 
@@ -154,25 +151,14 @@ def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[T
 
 
 def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
-    """Return the average size; None if nothing can be read."""
-    from sparkpipeline.reading.rangefetcher import read_sets  # threads and links: only where something is measured
+    """Return the average bytes per offset; None if nothing can be read.
 
-    first = OffsetRange(rng.topic, rng.partition, rng.start, rng.start + 1, rng.leader)
-    try:
-        sets = read_sets(first, access, SAMPLE)
-        try:
-            return next((_average(message_set) for message_set in sets), None)
-        finally:
-            sets.close()
-    except (PipelineError, LibraryMissing):
-        return None  # the task that reads this range meets the same, and says so with all coordinates
+    Gaps count as offsets, because ranges are measured in offsets, too."""
+    from sparkpipeline.reading.rangefetcher import first_columns  # imported here: only where something is measured
 
-
-def _average(message_set: MessageSet) -> float | None:
-    """Return the average bytes per offset.  Gaps count as offsets, because ranges are measured in offsets, too."""
-    columns = next(filter(len, message_set.pieces(False)), None)  # the first are enough: a set may open to gigabytes
+    columns = first_columns(rng, access)
     if columns is None:
         return None
     content = sum(max(size, 0) for column in (columns.key_size, columns.value_size) for size in column)
-    offsets = columns.offsets[-1] - message_set.start + 1
+    offsets = columns.offsets[-1] - rng.start + 1
     return (content + OVERHEAD * len(columns)) / max(offsets, len(columns))

@@ -18,6 +18,8 @@ from kafkawire.model import TopicPartition
 from kafkawire.protocol import apis
 from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.errors import DataLoss, NoTimestamp, OffsetOutOfRange, OptionRefused, Refused
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.rangefetcher import first_since
 from sparkpipeline.source.offsetbounds import EARLIEST, LATEST, Bound, Fixed, Offsets, Time, Times, in_order
 from sparkpipeline.source.querycluster import GroupOffsets
 from sparkpipeline.source.sourceoptions import SourceOptions
@@ -218,7 +220,7 @@ def offsets_at(brokers: Brokers, times: At) -> dict[TopicPartition, int | None]:
 
 
 def _refined(brokers: Brokers, tp: TopicPartition, at: int, time_ms: int, until: int) -> int | None:
-    offset = brokers.first_since(tp, at, time_ms, until)
+    offset = first_since(brokers, OffsetRange(tp.topic, tp.partition, at, until), time_ms)
     return None if offset >= until else offset
 
 

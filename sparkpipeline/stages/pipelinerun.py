@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import OptionRefused, PipelineError, Refused, sentence_in
@@ -45,17 +45,8 @@ class NodeReport:
 
     def row(self) -> dict[str, Any]:
         """Return a row for the table and the JSON report."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "result": self.result,
-            "batches": ", ".join(map(str, self.batches)) or None,
-            "replaced": self.replaced,
-            "files": self.files,
-            "rows": self.rows,
-            "seconds": round(self.seconds, 1),
-            "reason": self.reason,
-        }
+        batches = ", ".join(map(str, self.batches)) or None
+        return {**asdict(self), "batches": batches, "seconds": round(self.seconds, 1)}
 
 
 NODE_COLUMNS = ("name", "kind", "result", "batches", "replaced", "files", "rows", "seconds", "reason")

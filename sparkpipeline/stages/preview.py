@@ -7,7 +7,7 @@ the load.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sparkpipeline.errors import Refused
@@ -55,19 +55,9 @@ class NodePreview:
     def row(self) -> dict[str, Any]:
         """Return a row for the table and JSON."""
         lookups = [f"{name} (lookup)" for name in self.node.lookups]
-        return {
-            "name": self.node.name,
-            "kind": self.node.kind,
-            "reads": ", ".join([*self.node.inputs, *lookups]) or None,
-            "mode": self.mode,
-            "output": self.output,
-            "last": self.last,
-            "does": self.does,
-            "batches": self.batches,
-            "files": self.files,
-            "rows": self.rows,
-            "replaces": self.replaces,
-        }
+        reads = ", ".join([*self.node.inputs, *lookups]) or None
+        values = {**asdict(self), "name": self.node.name, "kind": self.node.kind, "reads": reads}
+        return {column: values[column] for column in PREVIEW_COLUMNS}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The ledger on a real HDFS, through the Hadoop client of a Spark session; and that client on a disk."""
+"""The ledger on a real HDFS, through the Hadoop client of a Spark session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from sparkpipeline.errors import LedgerDamaged, OptionRefused, StorageFailed
 from sparkpipeline.ledger.base import open_files
 from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.files import walk
-from sparkpipeline.ledger.hadoop import HadoopFiles
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.manifests import BatchFile, Plan, StagedBatch
 from sparkpipeline.ledger.verification import verify
@@ -47,13 +46,8 @@ def test_hdfs_keeps(promise: Promise, spark: Any, hdfs: Hdfs) -> None:
     promise(open_files(base, spark), base)
 
 
-@every_promise
-def test_the_hadoop_client_keeps_on_a_disk(promise: Promise, spark: Any, tmp_path: Path) -> None:
-    promise(HadoopFiles(spark, f"file://{tmp_path}"), f"file://{tmp_path}/a b")
-
-
 def test_a_scheme_of_which_nobody_knows_is_refused(spark: Any) -> None:
-    with pytest.raises(OptionRefused, match="gs: is not one of file, hdfs, s3a, swebhdfs, viewfs, webhdfs"):
+    with pytest.raises(OptionRefused, match="gs: is not one of hdfs, s3a, swebhdfs, viewfs, webhdfs"):
         open_files("gs://bucket/orders", spark)
 
 

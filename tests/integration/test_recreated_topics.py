@@ -23,7 +23,7 @@ from localkafka.waiting import wait_until
 from sparkpipeline.driver.groupoffsets import read_offsets, write_offsets
 from sparkpipeline.driver.zkclient import zookeeper
 from sparkpipeline.errors import OffsetOutOfRange
-from sparkpipeline.load.operations import InitWanted, run_init
+from sparkpipeline.load.operations import InitWanted, run_operation
 from tests.conftest import Unique
 from tests.integration.mapmoves import mapped, translate
 from tests.integration.mirroring import PLAIN_ONLY, Mirror, filled, values
@@ -283,7 +283,7 @@ def test_a_load_refuses_the_new_log_until_it_is_told_where_to_go_on(
         load.run()
     [wanted] = re.findall(r"--from-json '([^']*)'", str(raised.value))
     positions = {TopicPartition(topic, int(p)): at for p, at in json.loads(wanted)[topic].items()}
-    run_init(load.config, spark, load.told.append, InitWanted(positions=positions, replace=True))
+    run_operation(load.config, spark, load.told.append, InitWanted(positions=positions, replace=True))
     assert [manifest.rows for manifest in load.run().manifests] == [30]
     assert load.run().manifests == ()
     load.check()

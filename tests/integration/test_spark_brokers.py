@@ -25,6 +25,8 @@ from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.driver.groupoffsets import group_owners, read_offsets, write_offsets
 from sparkpipeline.driver.zkclient import bootstrap_of, lock, zookeeper
 from sparkpipeline.errors import OptionRefused, Refused, UnknownPartition, Unreachable
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.rangefetcher import first_since
 from tests.integration.sparktopics import produce
 from zkconsumer.offsets.store import NONE
 
@@ -73,8 +75,8 @@ def test_a_release_is_found_out_and_times_are_as_exact_as_it_can_tell(
             at = brokers.at_time({tp: times[17]})[tp]
             assert at == (17 if by_message else 0)
             carries = brokers.dialect.magic >= 1
-            assert brokers.first_since(tp, at, times[17] - 500, 40) == (17 if carries else 0)
-            assert brokers.first_since(tp, 3, later_ms, 40) == (40 if carries else 3)
+            assert first_since(brokers, OffsetRange(topic, 0, at, 40), times[17] - 500) == (17 if carries else 0)
+            assert first_since(brokers, OffsetRange(topic, 0, 3, 40), later_ms) == (40 if carries else 3)
             assert brokers.at_time({tp: later_ms}) == {tp: None}
             assert brokers.latest([tp]) == {tp: 40}
     if spoken == "0.10.2":

@@ -21,7 +21,7 @@ from sparkpipeline.load.config import LoadConfig, config_of
 from sparkpipeline.load.counts import read_back
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import hour_columns
-from sparkpipeline.load.operations import CompactWanted, InitWanted, run_compact, run_init, verify
+from sparkpipeline.load.operations import CompactWanted, InitWanted, run_operation, verify
 from sparkpipeline.load.outputformat import check_zone
 from sparkpipeline.load.staging import write
 from sparkpipeline.paths import ENDINGS, StagedName
@@ -139,7 +139,7 @@ def test_a_job_in_another_format_is_loaded_read_and_compacted_and_keeps_it(
     options = {key.replace(".", "_"): value for key, value in FORMATS[name].items()}
     common = {"topics": [topic], "time_from": "json", "time_field": "$.at", "hours_close": False}
     load = job(source, tmp_path, spark, **common, **options)
-    run_init(load.config, spark, load.told.append, InitWanted(positions={tp: 0}))
+    run_operation(load.config, spark, load.told.append, InitWanted(positions={tp: 0}))
     rows = messages(source, tp, 0, 10)
     load.run()
     rows |= messages(source, tp, 10, 4)
@@ -158,7 +158,7 @@ def test_a_job_in_another_format_is_loaded_read_and_compacted_and_keeps_it(
     assert (loaded.format.name, loaded.bounds) == (name, {tp: (0, len(rows))})
 
     before = len(load.ledger.live_files())
-    run_compact(load.config, spark, load.told.append, CompactWanted("2026-01-01"))
+    run_operation(load.config, spark, load.told.append, CompactWanted("2026-01-01"))
     assert len(load.ledger.live_files()) < before
     assert seen(spark, load, load.config.base) == rows
     assert verify(load.ledger, None).good

@@ -28,9 +28,7 @@ from sparkpipeline.load.operations import (
     InitWanted,
     RewindWanted,
     preview_rewind,
-    run_compact,
-    run_init,
-    run_rewind,
+    run_operation,
     verify,
 )
 from tests.conftest import Unique
@@ -203,7 +201,7 @@ def test_a_rewind_replaces_files_from_a_time_on_and_positions_stay(
     assert (len(preview.supersedes), preview.rows) == (4, 200)
     # This time the rows lie in the hour of the plan.
     again = job(source, tmp_path, spark, topics=[topic], time_from="plan")
-    outcome = run_rewind(again.config, spark, again.told.append, wanted)
+    outcome = run_operation(again.config, spark, again.told.append, wanted)
     assert [(m.kind, m.rows) for m in outcome.manifests] == [("rewind", 200)]
     assert again.rows() == rows
     assert again.hours()["2026-01-01T10"] == 100
@@ -227,7 +225,7 @@ def test_compacting_makes_one_file_of_many_and_changes_no_row(
         load.run()
     rows = load.rows()
     assert len(list(load.data.rglob("*.parquet"))) == 12
-    outcome = run_compact(load.config, spark, load.told.append, CompactWanted("2026-01-01", hour="10"))
+    outcome = run_operation(load.config, spark, load.told.append, CompactWanted("2026-01-01", hour="10"))
     assert [(m.kind, m.rows, len(m.files)) for m in outcome.manifests] == [("compact", 6, 2)]
     assert load.rows() == rows
     assert len(list(load.data.rglob("hour=10/*.parquet"))) == 2
@@ -251,14 +249,16 @@ def test_it_begins_where_an_older_loader_stands_and_copies_positions_outward(
         zk.create(f"/consumers/{old}/offsets/{topic}/{partition}", at, makepath=True)
     load = job(source, tmp_path, spark, topics=[topic], zookeeper_connect=source.zookeeper, group_id=new,
                offsets_storage="dual")  # fmt: skip
-    run_init(load.config, spark, load.told.append, InitWanted(group=old))
+    run_operation(load.config, spark, load.told.append, InitWanted(group=old))
     assert load.run().manifests[0].rows == 60
     assert load.rows() == {row: crc for row, crc in rows.items() if row[1] == 0 and row[2] >= 40}
     with pytest.raises(Refused, match=r"stands at 100 already; --replace"):
-        run_init(load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 0): 7}))
+        run_operation(load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 0): 7}))
     with pytest.raises(OffsetOutOfRange):
-        run_init(load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 0): 101}))
-    run_init(load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 1): 90}, replace=True))
+        run_operation(load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 0): 101}))
+    run_operation(
+        load.config, spark, load.told.append, InitWanted(positions={TopicPartition(topic, 1): 90}, replace=True)
+    )
     assert load.run().manifests[0].rows == 10
     described = subprocess.run(
         [sys.executable, "-m", "zkconsumer.commands.main", "groups", "describe", "-z", source.zookeeper, "--group", new,
@@ -308,7 +308,7 @@ def test_the_lock_in_zookeeper_lets_one_driver_in(
     source.create_topic(topic)
     load = job(source, tmp_path, spark, topics=[topic], zookeeper_connect=source.zookeeper,
                zookeeper_session_timeout_ms=1000)  # fmt: skip
-    with jobs.at_work(load.config, spark, load.ledger) as (_, alone):
+    with jobs.at_work(load.config, spark, load.told.append) as (_, alone):
         assert alone
         with pytest.raises(Refused, match="another driver is at this job"):
             load.run()
@@ -322,7 +322,7 @@ def test_what_the_broker_deleted_is_refused_or_counted_as_a_gap(
     topic, tp = unique.topic(), TopicPartition(unique.topic(), 0)
     cluster.create_topic(topic, config={"segment.bytes": 2000, "retention.bytes": 4000, "file.delete.delay.ms": 100})
     strict = job(cluster, tmp_path, spark, topics=[topic])
-    run_init(strict.config, spark, strict.told.append, InitWanted(positions={tp: 0}))
+    run_operation(strict.config, spark, strict.told.append, InitWanted(positions={tp: 0}))
     rows = {}
     for _ in range(20):
         rows |= fill(cluster, topic, [20], after=rows)
@@ -367,7 +367,9 @@ def test_it_loads_to_a_real_hdfs(spark: Any, source: ClusterClient, unique: Uniq
         assert there.run().manifests[0].rows == 500
         rows |= fill(source, topic, [10, 0], after=rows)
         assert there.run().manifests[0].rows == 10
-        run_compact(config, spark, there.told.append, CompactWanted(there.ledger.manifest(1).facts["hours"][0]["date"]))
+        run_operation(
+            config, spark, there.told.append, CompactWanted(there.ledger.manifest(1).facts["hours"][0]["date"])
+        )
         ledger = there.ledger
         read = spark.read.parquet(*[row.path for row in files_of(ledger)])
         found = {(topic, row["partition"], row["offset"]): row["crc"]

@@ -15,7 +15,7 @@ from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from sparkpipeline.ledger.exactlyonce import POINTS
 from sparkpipeline.ledger.reports import files_of
-from sparkpipeline.load.operations import CompactWanted, RewindWanted, run_compact, run_rewind
+from sparkpipeline.load.operations import CompactWanted, RewindWanted, run_operation
 from tests.conftest import Unique
 from tests.integration.sparkloads import Job, events, job
 
@@ -85,8 +85,10 @@ def test_a_crash_at_any_step_loses_and_repeats_nothing(
 
     begin: dict[str, Callable[[], object]] = {
         "load": load.run,
-        "rewind": lambda: run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN)),
-        "compact": lambda: run_compact(load.config, spark, load.told.append, CompactWanted("2026-01-01", min_files=1)),
+        "rewind": lambda: run_operation(load.config, spark, load.told.append, RewindWanted(topic, TEN)),
+        "compact": lambda: run_operation(
+            load.config, spark, load.told.append, CompactWanted("2026-01-01", min_files=1)
+        ),
     }
     for _ in range(2):
         more()

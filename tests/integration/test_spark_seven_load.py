@@ -22,9 +22,7 @@ from sparkpipeline.load.operations import (
     CompactWanted,
     InitWanted,
     RewindWanted,
-    run_compact,
-    run_init,
-    run_rewind,
+    run_operation,
 )
 from sparkpipeline.stages.pipelinefile import read_pipeline
 from sparkpipeline.stages.pipelinerun import DONE, PipelineRun
@@ -85,7 +83,7 @@ def test_each_run_loads_what_is_new_within_its_limits(
     assert load.found() == rows
     today = datetime.now(UTC).date().isoformat()
     hours = len({path.parent for path in load.data.rglob("*.parquet")})
-    run_compact(load.config, spark, load.told.append, CompactWanted(today))
+    run_operation(load.config, spark, load.told.append, CompactWanted(today))
     assert load.found() == rows
     assert hours > 1 or len(list(load.data.rglob("*.parquet"))) == 3, "one file a partition"
     load.check()
@@ -112,18 +110,18 @@ def test_a_rewind_loses_and_repeats_nothing(spark: Any, cluster07: Start, unique
         assert load.found() == held(cluster, topic)
     assert {hour[-2:] for hour in load.hours()} == {"10", "11", "12"}
     before = {path.name for path in load.data.rglob("*.parquet")}
-    run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN + HOUR))
+    run_operation(load.config, spark, load.told.append, RewindWanted(topic, TEN + HOUR))
     assert sum(row.rows for row in files_of(load.ledger)) == 180
     after = {path.name for path in load.data.rglob("*.parquet")}
     assert load.found() == held(cluster, topic)
     assert len(before & after) == 2, "the first hour of both partitions stays as it was"
     assert all(".g4." in name for name in after - before)
     load.check()
-    only = run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN + 2 * HOUR, "1-0"))
+    only = run_operation(load.config, spark, load.told.append, RewindWanted(topic, TEN + 2 * HOUR, "1-0"))
     assert [manifest.rows for manifest in only.manifests] == [60]
     assert load.found() == held(cluster, topic)
     with pytest.raises(Refused, match="nothing of"):
-        run_rewind(load.config, spark, load.told.append, RewindWanted(topic, TEN + 9 * HOUR))
+        run_operation(load.config, spark, load.told.append, RewindWanted(topic, TEN + 9 * HOUR))
 
 
 def test_brokers_that_go_and_positions_that_are_none(
@@ -137,11 +135,11 @@ def test_brokers_that_go_and_positions_that_are_none(
     load = seven_job(cluster, tmp_path / "one", spark, topics=[topic])
     inside = InitWanted(positions={TopicPartition(topic, B00): 3})
     with pytest.raises(OffsetOutOfRange, match=r"partition=0-0 requested=3: no entry begins at this byte"):
-        run_init(load.config, spark, load.told.append, inside)
+        run_operation(load.config, spark, load.told.append, inside)
     begin = sorted({row[2] for row in rows if row[0] == 0})[2]
     zk = cluster.zk()
     zk.create(f"/consumers/{group}/offsets/{topic}/0-0", b"%d" % begin, makepath=True)
-    run_init(load.config, spark, load.told.append, InitWanted(group=group))
+    run_operation(load.config, spark, load.told.append, InitWanted(group=group))
     load.run()
     assert load.found() == [row for row in rows if row[0] == 1 or row[2] >= begin]
     cluster.node(1).stop()

@@ -17,6 +17,8 @@ from sparkpipeline.errors import NoLeader, OffsetOutOfRange, Refused, UnknownPar
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.loadcluster import chosen, take_snapshot
 from sparkpipeline.load.loadplan import LogBounds
+from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.reading.rangefetcher import first_since
 from tests.fakes.broker import Fail, FakeCluster, LeaveOut, Throttle, entry
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -171,17 +173,17 @@ def test_files_answer_for_times_before_0_10_1(cluster: FakeCluster) -> None:
 
 def test_a_log_without_timestamps_is_not_refined(cluster: FakeCluster) -> None:
     with opened(cluster) as brokers:
-        assert brokers.first_since(T0, 2, 10**15, 5) == 2
-        assert brokers.first_since(T0, 5, 10**15, 5) == 5
-        with pytest.raises(OffsetOutOfRange, match="topic=t partition=0 offset=9 broker="):
-            brokers.first_since(T0, 9, 10**15, 12)
+        assert first_since(brokers, OffsetRange("t", 0, 2, 5), 10**15) == 2
+        assert first_since(brokers, OffsetRange("t", 0, 5, 5), 10**15) == 5
+        with pytest.raises(OffsetOutOfRange, match="topic=t partition=0 requested=9 earliest=0 latest=5 broker="):
+            first_since(brokers, OffsetRange("t", 0, 9, 12), 10**15)
 
 
 def test_refining_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
     with opened(cluster) as brokers:
         brokers.view()
         cluster.move("t", 0, 2)
-        assert brokers.first_since(T0, 3, 0, 5) == 3
+        assert first_since(brokers, OffsetRange("t", 0, 3, 5), 0) == 3
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
-from sparkpipeline.load.loadplan import Gap, LogBounds
+from sparkpipeline.load.loadplan import LogBounds
 from sparkpipeline.load.nextbatch import cut, due, limited, tasks_of, up_to
 from sparkpipeline.ranges import OffsetRange
 
@@ -30,7 +30,7 @@ def test_deleted_messages_are_an_error_or_a_gap_that_is_counted() -> None:
     with pytest.raises(OffsetOutOfRange, match=r"topic=a partition=0 requested=3 earliest=5 latest=9: 2 messages"):
         due({A: 3}, {A: LogBounds(5, 9)}, [])
     found = due({A: 3}, {A: LogBounds(5, 9)}, [], out_of_range="earliest")
-    assert found.gaps == (Gap("a", 0, 3, 5),)
+    assert found.gaps == (OffsetRange("a", 0, 3, 5),)
     assert found.ranges == (OffsetRange("a", 0, 5, 9),)
     everything = due({A: 3}, {A: LogBounds(9, 9)}, [], out_of_range="earliest")
     assert (everything.ranges, everything.positions) == ((), {A: 9})

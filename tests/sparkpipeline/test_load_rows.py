@@ -23,8 +23,9 @@ from sparkpipeline.ledger.exactlyonce import Advance, Outcome
 from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.job import LoadOutcome
-from sparkpipeline.load.loadplan import LoadPlan, LogBounds, flat, nested
+from sparkpipeline.load.loadplan import LoadPlan, LogBounds, flat
 from sparkpipeline.ranges import OffsetRange
+from sparkpipeline.source.offsetbounds import by_topic
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 10)
 
@@ -95,8 +96,8 @@ def test_a_plan_is_a_row_for_each_range() -> None:
 
 
 def test_positions_come_back_from_json_in_order_of_partitions() -> None:
-    assert json.dumps(nested({B: 2, A: 1})) == '{"a": {"0": 1, "10": 2}}'
-    assert flat(json.loads(json.dumps(nested({B: 2, A: 1})))) == {A: 1, B: 2}
+    assert json.dumps(by_topic({B: 2, A: 1})) == '{"a": {"0": 1, "10": 2}}'
+    assert flat(json.loads(json.dumps(by_topic({B: 2, A: 1})))) == {A: 1, B: 2}
 
 
 def test_the_terminal_shows_tasks_rows_rate_and_time_left() -> None:

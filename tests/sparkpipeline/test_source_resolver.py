@@ -176,16 +176,16 @@ def test_a_stream_begins_at_numbers(brokers):
 @pytest.mark.parametrize(
     ("release", "reads_on"), [("0.8.2", False), ("0.9", False), ("0.10.0", True), ("0.10.1", False)]
 )
-def test_only_where_messages_have_times_that_brokers_do_not_look_up_is_read_on(brokers, release, reads_on):
+def test_only_where_messages_have_times_that_brokers_do_not_look_up_is_read_on(brokers, release, reads_on, monkeypatch):
     asked = []
 
-    def forward(tp, at, time_ms, until):
-        asked.append((tp, at, time_ms, until))
-        return at + 2 if tp == T0 else until
+    def forward(brokers, rng, time_ms):
+        asked.append((rng.tp, rng.start, time_ms, rng.until))
+        return rng.start + 2 if rng.tp == T0 else rng.until
 
     answers = Answers(brokers, {T0: 3, T1: 1})
     answers.dialect = dialect(release)
-    answers.first_since = forward
+    monkeypatch.setattr("sparkpipeline.source.resolver.first_since", forward)
     found = offsets_at(answers, {T0: 1000, T1: 2000})
     assert found == ({T0: 5, T1: None} if reads_on else {T0: 3, T1: 1})
     assert asked == ([(T0, 3, 1000, 10), (T1, 1, 2000, 4)] if reads_on else [])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-
 import pytest
 
 from kafkawire.model import TopicPartition
-from sparkpipeline.source.microbatches import MinOffsets, limit_bytes, limit_offsets
+from sparkpipeline.source.microbatches import MinOffsets, limited_ends
 
 A, B, C = (TopicPartition("t", n) for n in range(3))
 
@@ -27,14 +24,14 @@ A, B, C = (TopicPartition("t", n) for n in range(3))
     ],
 )
 def test_a_limit_is_shared_out_by_lag(begin, end, most, goes_to):
-    assert limit_offsets(begin, end, most) == goes_to
+    assert limited_ends(begin, end, most) == goes_to
 
 
 def test_small_partitions_are_done_before_large_ones_are_starved():
     at, batches = {A: 0, B: 0}, 0
     end = {A: 1000, B: 3}
     while at != end:
-        after = limit_offsets(at, end, 100)
+        after = limited_ends(at, end, 100)
         assert sum(after.values()) - sum(at.values()) <= 101
         at, batches = after, batches + 1
     assert batches == 11
@@ -42,9 +39,9 @@ def test_small_partitions_are_done_before_large_ones_are_starved():
 
 def test_bytes_are_shared_out_by_what_messages_weigh():
     begin, end = {A: 0, B: 0}, {A: 1000, B: 1000}
-    assert limit_bytes(begin, end, {A: 100.0, B: 900.0}, 100_000) == {A: 100, B: 100}
-    assert limit_bytes(begin, end, {A: 100.0, B: 900.0}, 10**9) == end
-    assert limit_bytes(begin, end, {A: 100.0, B: 900.0}, 1) == {A: 1, B: 1}
+    assert limited_ends(begin, end, 100_000, {A: 100.0, B: 900.0}) == {A: 100, B: 100}
+    assert limited_ends(begin, end, 10**9, {A: 100.0, B: 900.0}) == end
+    assert limited_ends(begin, end, 1, {A: 100.0, B: 900.0}) == {A: 1, B: 1}
 
 
 def test_a_batch_waits_for_enough_but_not_for_ever():
@@ -55,16 +52,3 @@ def test_a_batch_waits_for_enough_but_not_for_ever():
     assert patience.waits({A: 101}, {A: 102}, now_s=1119)
     assert not patience.waits({A: 101}, {A: 102}, now_s=1119.5)
     assert not MinOffsets(None, 60).waits({A: 0}, {A: 0}, now_s=0)
-
-
-def test_before_spark_4_2_the_names_are_there_and_it_is_known(monkeypatch):
-    spec = importlib.util.find_spec("sparkpipeline.source.readers")
-    assert spec is not None
-    assert spec.loader is not None
-    monkeypatch.setitem(sys.modules, "pyspark.sql.streaming.datasource", None)
-    older = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, older)
-    spec.loader.exec_module(older)
-    assert older.ADMISSION is False
-    assert older.ReadMaxRows(5).max_rows == 5
-    assert isinstance(older.ReadAllAvailable(), older.ReadLimit)

@@ -412,10 +412,3 @@ def test_an_idle_stream_does_not_keep_the_brokers_busy(cluster: FakeCluster) -> 
         assert sum(waits) == pytest.approx(6)
     assert len(cluster.seen("metadata")) == 2
     assert len(cluster.seen("list_offsets")) == 2 * 61
-
-
-def test_before_spark_4_2_a_limit_is_refused_and_all_is_read(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkpipeline.source.readers.ADMISSION", False)
-    with pytest.raises(OptionRefused, match=r"option=maxOffsetsPerTrigger: needs Spark 4.2"):
-        opened(**EARLIEST, maxOffsetsPerTrigger="6")
-    assert opened(**EARLIEST).latestOffset() == {"t": {"0": 10, "1": 2}}
