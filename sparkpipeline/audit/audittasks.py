@@ -1,5 +1,5 @@
-"""What the tasks of an audit do: ranges are cut into pieces and packed into tasks, which send back sums, or hashes that
-are matched elsewhere.  No pyarrow, no Spark.
+"""Tasks of an audit: ranges are cut into pieces and packed into tasks, which send back sums, or hashes that are matched
+elsewhere.  No pyarrow, no Spark.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Read = Callable[[OffsetRange, ClusterAccess, ReadOptions], Iterable[MessageSet]]
 
 @dataclass(frozen=True, slots=True)
 class AuditPiece:
-    """A range of one side, and into which windows its messages are put."""
+    """Range of one side, with the windows for its messages."""
 
     side: str
     range: OffsetRange
@@ -41,7 +41,7 @@ class AuditPiece:
 
     @property
     def count(self) -> int:
-        """Messages in it, about."""
+        """Return about how many messages it has."""
         of_bytes = isinstance(self.range.partition, BrokerPartition)
         return self.range.count // MESSAGE_BYTES if of_bytes else self.range.count
 
@@ -52,7 +52,7 @@ class AuditPiece:
 def pieces(
     side: str, bounds: Mapping[TopicPartition, tuple[int, int]], windows: Windows, size: int
 ) -> list[AuditPiece]:
-    """Each partition's range, start <= offset < until, in pieces of at most `size` offsets; empty ones have none."""
+    """Return each partition's range, start <= offset < until, in pieces of at most `size` offsets."""
     return [
         AuditPiece(side, step, windows)
         for tp, (start, until) in bounds.items()
@@ -61,12 +61,12 @@ def pieces(
 
 
 def size_for(offsets: int, cores: int) -> int:
-    """How long a piece is at most, for so many offsets in all."""
+    """Return the maximum length of a piece, for this total number of offsets."""
     return max(LEAST, min(MOST, -(-offsets // (cores * TASKS_A_CORE))))
 
 
 def dealt(every: Sequence[AuditPiece], cores: int) -> list[list[AuditPiece]]:
-    """The pieces of each task, the longest first, each to the task that has least."""
+    """Return the pieces of each task; the longest remaining piece goes to the task with least."""
     tasks = max(1, min(len(every), cores * TASKS_A_CORE))
     return packed(every, tasks, size=lambda piece: piece.count)
 
@@ -76,7 +76,7 @@ def dealt(every: Sequence[AuditPiece], cores: int) -> list[list[AuditPiece]]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How tasks read both sides; pickled with them."""
+    """Settings with which tasks read both sides; pickled with them."""
 
     access: Mapping[str, ClusterAccess]  # by side
     options: Mapping[str, ReadOptions]
@@ -84,7 +84,7 @@ class Reading:
     def count(
         self, pieces: Iterable[AuditPiece], read: Read = read_sets
     ) -> Iterator[tuple[AuditPiece, dict[int, Figures]]]:
-        """The sums of each piece by window."""
+        """Yield the sums of each piece by window."""
         for piece in pieces:
             sums: dict[int, Figures] = {}
             for found in self._hashed(piece, read):
@@ -97,9 +97,9 @@ class Reading:
         shares: Mapping[tuple[str, int | str], tuple[int, int]],
         read: Read = read_sets,
     ) -> Iterator[tuple[int, Pack]]:
-        """The messages of each piece as hashes, each in the share that all its likes come to.
+        """Yield the messages of each piece as hashes; equal messages are in the same share.
 
-        shares: of (topic, partition): the first share of its scope, and how many there are.
+        shares: by (topic, partition): the first share of its scope, and their number.
         """
         for piece in pieces:
             topic, partition = piece.range.topic, partition_key(piece.range.partition)
@@ -138,7 +138,7 @@ def _columns(spoken: Dialect, message_set: MessageSet, options: ReadOptions) -> 
 
 
 def _check_times(piece: AuditPiece, found: Hashed) -> None:
-    """A bound by time says nothing of a message that has none."""
+    """Raise NoTimestamp if a bound is a time and a message has no timestamp."""
     if not piece.windows.bounded or not len(found.offsets):
         return
     stamps = found.timestamps_ms
@@ -148,7 +148,7 @@ def _check_times(piece: AuditPiece, found: Hashed) -> None:
 
 
 class _Packer:
-    """The messages of one piece, dealt to their shares."""
+    """Messages of one piece, divided into shares by their hashes."""
 
     def __init__(self, piece: AuditPiece, partition: int | str, first: int, count: int) -> None:
         self.rows = 0
@@ -171,7 +171,7 @@ class _Packer:
             self.rows += 1
 
     def packs(self) -> list[tuple[int, Pack]]:
-        """What was dealt, which is then forgotten."""
+        """Return the messages added since the last call, by share."""
         made = [
             (self._first + share, Pack(self._piece.side, self._partition, *(column.tobytes() for column in columns)))
             for share, columns in self._shares.items()
@@ -181,5 +181,5 @@ class _Packer:
 
 
 def listed(column: Sequence[int] | Any) -> list[int]:
-    """A column as Python numbers, whatever it is."""
+    """Return a column as Python numbers."""
     return column.tolist() if hasattr(column, "tolist") else list(column)

@@ -1,12 +1,12 @@
-"""Two clusters compared by Spark: tasks read both and send sums; where they differ, hashes are matched.  Driver side.
+"""Comparison of two clusters by Spark: tasks read both and send sums; if sums differ, hashes are matched.  Driver side.
 
     1  each task reads pieces of both clusters and sends back sums by partition and window
     2  scopes whose sums differ are read again: a shuffle brings hashes to tasks that match them; counts come back
 
-The target's ends are asked before the source's: so what comes in meanwhile can only look as if the target were behind.
+The target's ends are read before the source's, so a message that arrives meanwhile can only be missing in the target.
 
-Of 0.7, whose partitions belong to brokers and whose offsets are bytes, topics are compared as a whole: counts and
-hashes, in no order.
+Topics of 0.7, whose partitions belong to brokers and whose offsets are bytes, are compared as a whole: counts and
+hashes, without their order.
 """
 
 from __future__ import annotations
@@ -42,15 +42,14 @@ WholeEntries = Callable[[str, Sequence[OffsetRange]], list[OffsetRange]]  # side
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What is compared.
+    """Request of an audit of two clusters.
 
     bounds    by side: offsets of each partition, start <= offset < until
     windows   of the sums, without blocks
-    keyed     topics that are compared as a whole, since their partitions are others in the target: with a side of 0.7
-              all of them
-    cut       by side: partitions read from the beginning of a log that does not begin at offset 0 any more
+    keyed     topics that are compared as a whole, because the target partitions them differently; with a 0.7 side, all
+    cut       by side: partitions read from the beginning of a log that no longer begins at offset 0
     block     offsets of a block, for messages without a timestamp
-    match     False: where sums differ messages are not matched: a loss looks like a duplicate
+    match     False: messages are not matched if sums differ, so a loss looks like a duplicate
     """
 
     bounds: Mapping[str, Bounds]
@@ -64,9 +63,9 @@ class AuditRequest:
 def compare(
     spark: Any, reading: Reading, asked: AuditRequest, tell: Tell, whole_entries: WholeEntries | None = None
 ) -> AuditResult:
-    """Compare two clusters.  whole_entries: needed for a side of 0.7, whose ranges can be cut between entries only.
+    """Compare two clusters.  whole_entries: needed for a 0.7 side, whose ranges can only be cut between entries.
 
-    Raises what the reading of ranges raises, as Spark passes it on, and what whole_entries raises."""
+    Raises the exceptions of reading ranges, as Spark passes them on, and those of whole_entries."""
     context = spark.sparkContext
     cores = context.defaultParallelism
     every = _pieces(asked, cores, whole_entries)
@@ -125,7 +124,7 @@ def _groups(
     context: Any, reading: Reading, asked: AuditRequest, *, every: Sequence[AuditPiece], cores: int,
     differing: Collection[Scope], sums: SideSums,
 ) -> dict[Scope, dict[GroupKey, MessageGroup]]:  # fmt: skip
-    """The messages without a partner of these scopes, counted."""
+    """Return the number of unmatched messages in these scopes, by kind, side, partition and window."""
     from pyspark import StorageLevel
 
     scopes, firsts = list(differing), [0]
@@ -136,7 +135,7 @@ def _groups(
     tasks = dealt(wanted, cores)
     packs = context.parallelize(tasks, len(tasks)).flatMap(Hashing(reading, shares))
     matched = packs.groupByKey(min(firsts[-1], max(len(tasks), firsts[-1] // 8))).mapValues(match)
-    matched.persist(StorageLevel.MEMORY_AND_DISK)  # looked at twice
+    matched.persist(StorageLevel.MEMORY_AND_DISK)  # read twice
     try:
         judges = _judges(asked, scopes, firsts, matched.mapValues(_ends).collect())
         rows = matched.flatMap(Judging(firsts, judges)).reduceByKey(MessageGroup.beside).collect()
@@ -151,7 +150,7 @@ def _groups(
 def _shares(
     asked: AuditRequest, every: Iterable[AuditPiece], scopes: Sequence[Scope], firsts: Sequence[int]
 ) -> tuple[list[AuditPiece], dict[tuple[str, int | str], tuple[int, int]]]:
-    """The pieces of these scopes, and of each partition the first share and how many there are."""
+    """Return the pieces of these scopes, and for each partition its first share and its number of shares."""
     number_of = {scope: n for n, scope in enumerate(scopes)}
     windows = replace(asked.windows, block=asked.block)
     wanted: list[AuditPiece] = []
@@ -168,7 +167,7 @@ def _shares(
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """Runs in tasks: the hashes of some pieces."""
+    """Function of a task: hashes the messages of some pieces."""
 
     reading: Reading
     shares: Mapping[tuple[str, int | str], tuple[int, int]]
@@ -179,7 +178,7 @@ class Hashing:
 
 @dataclass(frozen=True, slots=True)
 class Judging:
-    """Runs in tasks: the odd messages of a share, counted under the number of its scope."""
+    """Function of a task: counts the unmatched messages of a share, by the number of its scope."""
 
     firsts: Sequence[int]
     judges: Mapping[int, MatchedEnds]
@@ -201,7 +200,7 @@ def _judges(
     firsts: Sequence[int],
     found: Iterable[tuple[int, Mapping[tuple[str, int | str], tuple[int, int]]]],
 ) -> dict[int, MatchedEnds]:
-    """What is known of each scope as a whole, out of all its shares."""
+    """Return the matched ends of each scope, over all its shares."""
     ends: dict[int, dict[tuple[str, int | str], tuple[int, int]]] = {n: {} for n in range(len(scopes))}
     for share, of_share in found:
         into = ends[bisect_right(firsts, share) - 1]
@@ -212,7 +211,7 @@ def _judges(
 
 
 def _cut(asked: AuditRequest, scope: Scope) -> frozenset[str]:
-    """SideSums in which a log of this scope was cut."""
+    """Return the sides in which a log of this scope was cut."""
     return frozenset(
         side
         for side, tps in (asked.cut or {}).items()

@@ -1,12 +1,12 @@
-"""Sums over messages that two logs can be compared by, and how columns of messages are summed up by window.
+"""Sums over messages by which two logs can be compared, computed by window from columns of messages.
 
     count        messages
-    value_crcs   sum of the CRC-32 of their values, a null as 0: the figure that a load's manifest has
-    content      sum of their hashes: the same for the same messages in any order
-    order        the same for the same messages in the same order only
-    first, last  offsets; None where messages of several partitions are added up
+    value_crcs   sum of the CRC-32 of their values, a null as 0, as in a load's manifest
+    content      sum of their hashes: equal for the same messages in any order
+    order        equal only for the same messages in the same order
+    first, last  offsets; None if messages of several partitions are added up
 
-What a message's hash is made of: kafkawire.fingerprints.
+kafkawire.fingerprints computes the hash of a message.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ ORDER_BASE = 0x9E3779B97F4A7C15  # odd, so that no power of it loses bits
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The sums of some messages."""
+    """Sums over some messages."""
 
     count: int = 0
     value_crcs: int = 0
     content: int = 0  # modulo 2**64
-    order: int | None = 0  # modulo 2**64; None: of messages that have no order among each other
+    order: int | None = 0  # modulo 2**64; None: of several partitions, whose messages have no common order
     first: int | None = None
     last: int | None = None
 
     def then(self, later: Figures) -> Figures:
-        """Of these and the messages that follow them in the same partition."""
+        """Return the sums of these messages and of those that follow them in the same partition."""
         if not self.count or not later.count:
             return self if self.count else later
         order = None
@@ -43,7 +43,7 @@ class Figures:
         return Figures(*self._sums(later), order, self.first, later.last)
 
     def beside(self, other: Figures) -> Figures:
-        """Of these and messages of another partition."""
+        """Return the sums of these messages and of those of another partition."""
         return Figures(*self._sums(other), None, None, None)
 
     def _sums(self, other: Figures) -> tuple[int, int, int]:
@@ -51,11 +51,11 @@ class Figures:
         return self.count + other.count, self.value_crcs + other.value_crcs, content
 
     def same_messages(self, other: Figures) -> bool:
-        """Whether both are sums of the same messages, in whatever order."""
+        """True if both are sums of the same messages, in any order."""
         return (self.count, self.value_crcs, self.content) == (other.count, other.value_crcs, other.content)
 
     def same(self, other: Figures) -> bool:
-        """The same messages in the same order, where both have one."""
+        """True if both are sums of the same messages, in the same order if both have one."""
         ordered = self.order is not None and other.order is not None
         return self.same_messages(other) and (not ordered or self.order == other.order)
 
@@ -64,7 +64,7 @@ class Figures:
 
 
 def add(sums: dict[int, Figures], found: Hashed, windows: Windows, vector: bool = HAS_NUMPY) -> None:
-    """Add the figures of these messages to those of the ones before them, window by window."""
+    """Add these messages, which follow the earlier ones in their partition, to the sums by window."""
     sorted_out = _vector_figures(found, windows) if vector else _plain_figures(found, windows)
     for window, figures in sorted_out:
         sums[window] = sums.get(window, Figures()).then(figures)
@@ -115,7 +115,7 @@ def _vector_figures(found: Hashed, windows: Windows) -> Iterator[tuple[int, Figu
 
 
 def _order(hashes: Any) -> int:
-    """The figure `order` of these messages."""
+    """Return the figure `order` of these messages."""
     import numpy as np
 
     return int((hashes * _powers(len(hashes))).sum(dtype=np.uint64)) & MASK
@@ -123,7 +123,7 @@ def _order(hashes: Any) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _powers(count: int) -> Any:
-    """ORDER_BASE to the powers count − 1 .. 0."""
+    """Return ORDER_BASE to the powers count − 1 .. 0."""
     import numpy as np
 
     factors = np.full(count, ORDER_BASE, np.uint64)

@@ -1,7 +1,7 @@
-"""Two heaps of messages matched one by one, by their hashes.  Pure; runs in tasks, a share of all hashes in each.
+"""Matching of messages of two logs, one by one, by their hashes.  Pure; runs in tasks, each with a share of all hashes.
 
-kafkawire.matching finds those without a partner.  The window of a duplicate is that of its twin in the source: so
-offsets of the target, which differ from the source's, are aligned by content.
+kafkawire.matching finds the unmatched ones.  A duplicate gets the window of its twin in the source, which aligns
+offsets of the target with the source's by content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MISSING, DUPLICATED, FOREIGN = "missing", "duplicated", "foreign"  # as verify o
 
 
 class Pack(NamedTuple):
-    """Some messages of one partition, in the order of their offsets; the arrays as bytes, which pickle well."""
+    """Messages of one partition, in the order of their offsets; arrays are bytes, which pickle well."""
 
     side: str  # SOURCE | TARGET
     partition: int | str  # of 0.7 "broker-index"
@@ -36,7 +36,7 @@ class Pack(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """Messages without a partner, of one kind and one partition of the log they stand in."""
+    """Unmatched messages of one kind in one partition of their log."""
 
     kind: str  # MISSING | DUPLICATED | FOREIGN
     partition: int | str
@@ -46,14 +46,14 @@ class Odd(NamedTuple):
 
 @dataclass(slots=True)
 class Matched:
-    """What came of one share: the odd ones, and between which offsets of each log partners were found."""
+    """Result of one share: the unmatched messages, and the first and last matched offset of each log."""
 
     odd: list[Odd] = field(default_factory=list)
     ends: dict[tuple[str, int | str], tuple[int, int]] = field(default_factory=dict)  # (side, partition) -> first, last
 
 
 def match(packs: Iterable[Pack]) -> Matched:
-    """packs: all messages of both sides whose hashes fall into this share."""
+    """Match the messages of a share.  packs: all messages of both sides whose hashes fall into it."""
     sides: dict[str, list[Pack]] = {SOURCE: [], TARGET: []}
     for pack in packs:
         sides[pack.side].append(pack)
@@ -76,9 +76,9 @@ def match(packs: Iterable[Pack]) -> Matched:
 def _sort_out(
     matched: Matched, packs: Sequence[Pack], odd: Mapping[str, Sequence[int]], twins: Mapping[int, int]
 ) -> None:
-    """Put the odd messages of one side into `matched`, and the first and last offset of the others.
+    """Add the unmatched messages of one side to `matched`, and the first and last offset of the others.
 
-    odd: indexes of rows by kind.  twins: window by hash, for duplicates that have no window of their own.
+    odd: indexes of rows by kind.  twins: window by hash, for duplicates without a window of their own.
     """
     begin = 0
     for pack in packs:
@@ -118,16 +118,16 @@ BEHIND, CUT = "behind", "cut"
 
 @dataclass(frozen=True, slots=True)
 class MatchedEnds:
-    """Of one scope, over all shares: between which offsets partners were found, and which logs lost their beginning."""
+    """Matched offsets of one scope, over all shares, and the sides whose logs lost their beginning."""
 
     matched: dict[tuple[str, int | str], tuple[int, int]]
     cut: frozenset[str] = frozenset()  # sides whose logs begin after offset 0
 
     def judged(self, kind: str, partition: int | str, offset: int) -> str:
-        """What an odd message is in the light of where it stands.
+        """Return the kind of an unmatched message, judged by its offset.
 
-        BEHIND   missing, and after the last message that the target has: a mirror that has not come so far
-        CUT      before the first message that both have, and the other log was cut there, by its retention
+        BEHIND   missing, and after the last message that the target has: the mirror has not copied it yet
+        CUT      before the first message that both have, and the other log was cut there by its retention
         """
         side = SOURCE if kind == MISSING else TARGET
         between = self.matched.get((side, partition))
@@ -141,10 +141,10 @@ class MatchedEnds:
 
 
 class MessageGroup(NamedTuple):
-    """Odd messages of one kind in one window."""
+    """Unmatched messages of one kind in one window."""
 
     messages: int
-    first: int  # offsets, in the log that they stand in
+    first: int  # offsets, in their log
     last: int
 
     def beside(self, other: MessageGroup) -> MessageGroup:
@@ -155,7 +155,7 @@ GroupKey = tuple[str, str, int | str, int]  # kind as judged, side, partition, w
 
 
 def grouped(matched: Matched, ends: MatchedEnds) -> dict[GroupKey, MessageGroup]:
-    """The odd messages of one share, counted."""
+    """Return the number of unmatched messages of one share, by kind, side, partition and window."""
     groups: dict[GroupKey, MessageGroup] = {}
     for odd in matched.odd:
         side = SOURCE if odd.kind == MISSING else TARGET

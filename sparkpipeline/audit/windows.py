@@ -1,7 +1,7 @@
-"""The windows of an audit: the hour of a message's timestamp in UTC, or a block of offsets.  Pure.
+"""Windows of an audit: the hour of a message's timestamp in UTC, or a block of offsets.  Pure.
 
-A window is a number, as small as what travels should be: an hour since 1970 from 0 on; −1 − n is block n.
-Without a block size all messages that belong to no hour are in one window, UNTIMED.
+A window is a number, which travels well: hours since 1970 are 0 and higher; −1 − n is block n.
+Without a block size, all messages that do not belong to an hour are in one window, UNTIMED.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from sparkpipeline.errors import NoTimestamp
 
 HOUR_MS = 3_600_000
 UNTIMED = -1
-BLOCK = 100_000  # offsets of a block, where a user says nothing
+BLOCK = 100_000  # offsets of a block, by default
 KINDS = ("auto", "blocks")
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Into which window a message falls, and whether it is looked at.
+    """Rule for the window of a message, and whether the message is compared.
 
-    by_hour      False: timestamps count for nothing
+    by_hour      False: timestamps are ignored
     block        offsets a block; 0: none
     from_ms, to_ms   only messages with from_ms <= timestamp < to_ms; None: no such bound
     """
@@ -33,11 +33,11 @@ class Windows:
 
     @property
     def bounded(self) -> bool:
-        """Whether time decides what is looked at."""
+        """True if a time bounds what is compared."""
         return self.from_ms is not None or self.to_ms is not None
 
     def of(self, offset: int, timestamp_ms: int) -> int:
-        """The window of a message; timestamp −1 where it has none."""
+        """Return the window of a message; timestamp −1: it has no timestamp."""
         if self.by_hour and timestamp_ms >= 0:
             return timestamp_ms // HOUR_MS
         return self.block_of(offset)
@@ -46,13 +46,13 @@ class Windows:
         return -1 - offset // self.block if self.block else UNTIMED
 
     def holds(self, timestamp_ms: int) -> bool:
-        """Whether a message of this time is between the bounds."""
+        """True if a message of this time is within the bounds."""
         after = self.from_ms is None or timestamp_ms >= self.from_ms
         return after and (self.to_ms is None or timestamp_ms < self.to_ms)
 
 
 def untimed(topic: str, partition: object, offset: int) -> NoTimestamp:
-    """The error of a time bound that cannot be kept."""
+    """Return the error for a message that a time bound cannot judge."""
     return NoTimestamp(
         "the message carries no timestamp, so no time bounds what is compared; give --from and --to as offsets",
         topic=topic,
@@ -62,7 +62,7 @@ def untimed(topic: str, partition: object, offset: int) -> NoTimestamp:
 
 
 def label(window: int, block: int = 0, of_target: bool = False) -> str:
-    """How people read it: 2026-01-31T10, 200000-299999, "all"; of_target: these are offsets of the target."""
+    """Return a window in words: 2026-01-31T10, 200000-299999, "all".  of_target: these are offsets of the target."""
     if window >= 0:
         return _hour(window)
     if not block:
@@ -72,7 +72,7 @@ def label(window: int, block: int = 0, of_target: bool = False) -> str:
 
 
 def _hour(window: int) -> str:
-    """What a producer may send as a time need not be in any calendar: then its number."""
+    """Return an hour as text; its number if a producer sent a time that no calendar has."""
     try:
         return datetime.fromtimestamp(window * HOUR_MS / 1000, UTC).strftime("%Y-%m-%dT%H")
     except (ValueError, OverflowError, OSError):

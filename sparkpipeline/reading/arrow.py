@@ -1,8 +1,8 @@
-"""Ranges as Arrow record batches of a few megabytes, with the columns of Spark's `kafka` format: what a task yields.
+"""Record batches of a task: ranges as Arrow batches of a few megabytes, with the columns of Spark's `kafka` format.
 
-No Python object a row: keys and values come out of kafkawire.columns, offsets and times are buffers already or made
-into one at once, what repeats is a view of a column made before.  While one set is decoded the broker already sends
-the next (rangefetcher.py).
+Makes no Python object per row: keys and values come from kafkawire.columns, offsets and times are buffers, repeated
+values are views of a column made before.  While one set is decoded, the broker already sends the next
+(rangefetcher.py).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Pieces = Sequence[Piece]
 # Of this process, not of a task: Spark's workers run one after the other in it, and memory that is new costs a page
 # fault every 4 KB.
 _BUFFERS = Buffers(32 << 20)
-_CONSTANTS: dict[str, tuple[object, Any]] = {}  # by column: what was repeated last, and a column of it
+_CONSTANTS: dict[str, tuple[object, Any]] = {}  # by column: the last repeated value, and a column of it
 _CONSTANT_ROWS = 10_000
 _HEADERS_KEPT = 4096  # opened blocks; one of them may be as large as a message
 
@@ -66,10 +66,10 @@ _HEADERS_KEPT = 4096  # opened blocks; one of them may be as large as a message
 def read_ranges(
     ranges: Sequence[OffsetRange], access: ClusterAccess, options: ReadOptions
 ) -> Generator[Any, None, None]:
-    """pyarrow.RecordBatch: the messages of the ranges, one range after the other, with the columns that options name.
+    """Yield a pyarrow.RecordBatch at a time: the messages of the ranges, in order, with the columns that options name.
 
-    A batch has options.batch_bytes of keys and values and options.batch_rows rows at most; small ranges share one.
-    Raises as read_sets, and CorruptData and CodecMissing for what a set holds.
+    A batch has at most options.batch_bytes of keys and values and options.batch_rows rows; small ranges share one.
+    Raises the exceptions of read_sets, and CorruptData and CodecMissing for the content of a set.
     """
     spoken = access.spoken
     kept_back: dict[OffsetRange, int] = {}
@@ -87,17 +87,17 @@ def read_ranges(
 
 @lru_cache(maxsize=8)
 def schema(columns: tuple[str, ...]) -> Any:
-    """The Arrow schema of columns by their names: what pyspark makes of the source's own."""
+    """Return the Arrow schema of columns by their names, as pyspark makes it of the source's own."""
     return pa.schema([(name, TYPES[name]) for name in columns])
 
 
 def record_batch(pieces: Pieces, options: ReadOptions) -> Any:
-    """The rows of some pieces, one after the other, with the columns that options name."""
+    """Return the rows of some pieces, in order, with the columns that options name."""
     made = [_MAKERS[name](pieces, options) for name in options.columns]
     return pa.RecordBatch.from_arrays(made, schema=schema(options.columns))
 
 
-# ---- what messages hold ----------------------------------------------------------------------------------------
+# ---- contents of messages ----------------------------------------------------------------------------------------
 
 
 def _blobs(pieces: Pieces, field: Field) -> Any:
@@ -117,7 +117,7 @@ def _offsets(pieces: Pieces, options: ReadOptions) -> Any:
 
 
 def _timestamps(pieces: Pieces, options: ReadOptions) -> Any:
-    """Microseconds; a time that is too far off for them is null."""
+    """Return timestamps in microseconds; null for a time out of their range."""
     if all(piece.columns.timestamps_ms is None for piece in pieces):
         return _constant("timestamp", _fallback(options), _count(pieces))
     told = _known([piece.columns.timestamps_ms for piece in pieces], pieces)
@@ -137,24 +137,24 @@ def _timestamp_types(pieces: Pieces, options: ReadOptions) -> Any:
 
 
 def _fallback(options: ReadOptions) -> int | None:
-    """The timestamp of a message without one, in microseconds."""
+    """Return the timestamp for a message that has none, in microseconds."""
     millis = {"none": NO_TIME, "null": None, "plan": options.plan_time_ms}[options.timestamp_fallback]
     return None if millis is None else 1000 * millis
 
 
 def _constant(name: str, value: object, rows: int) -> Any:
-    """A column of one value.  All batches of a range have it, so that one is made for many and each gets a view."""
+    """Return a column of one value.  All batches of a range have it, so one is made for many, and each gets a view."""
     last, known = _CONSTANTS.get(name, (None, None))
     if known is not None and last == value and len(known) >= rows:
         return known.slice(0, rows)
-    again = known is not None and last == value  # of a range of few rows no more than these are made
+    again = known is not None and last == value  # a range of few rows needs no more than these
     made = pa.repeat(pa.scalar(value, TYPES[name]), max(rows, _CONSTANT_ROWS) if again else rows)
     _CONSTANTS[name] = (value, made)
     return made.slice(0, rows)
 
 
 def _known(columns: Sequence[Column | None], pieces: Pieces) -> Any:
-    """A column that some sets have and others have not: there it is -1."""
+    """Return a column that only some sets have; -1 in the others."""
     there = [
         [NO_TIME] * len(piece) if column is None else column[piece.since : piece.until]
         for column, piece in zip(columns, pieces, strict=True)
@@ -162,7 +162,7 @@ def _known(columns: Sequence[Column | None], pieces: Pieces) -> Any:
     return _int64(there)
 
 
-# ---- what a range says, and counts -----------------------------------------------------------------------------
+# ---- coordinates and counts -----------------------------------------------------------------------------
 
 
 def _repeated(name: str, of: Callable[[Piece], object]) -> Callable[[Pieces, ReadOptions], Any]:
@@ -193,7 +193,8 @@ def _broker(partition: PartitionId) -> int | None:
 
 
 def _inner_indexes(pieces: Pieces, options: ReadOptions) -> Any:
-    """Messages of one entry have its offset; columns hold whole entries, but a piece may begin inside one."""
+    """Return the number of each message within its entry, whose offset all of them have.  A piece may begin inside an
+    entry; columns hold whole ones."""
     return _joined([_within_entries(piece) for piece in pieces])
 
 
@@ -208,12 +209,12 @@ def _within_entries(piece: Piece) -> Any:
 
 
 def _kept_back(pieces: Pieces, options: ReadOptions) -> Any:
-    """0, and in the last row of a range what transactions keep back of all of it."""
+    """Return 0, and in the last row of a range the number of its offsets that transactions keep back."""
     return _joined([_at_the_end(piece, piece.kept_back) for piece in pieces])
 
 
 def _damaged(pieces: Pieces, options: ReadOptions) -> Any:
-    """0, and in the last row of a range what is damaged in all of it."""
+    """Return 0, and in the last row of a range the number of its damaged offsets."""
     return _joined([_at_the_end(piece, piece.damaged) for piece in pieces])
 
 
@@ -227,7 +228,7 @@ def _covered(pieces: Pieces, options: ReadOptions) -> Any:
 
 
 def _covered_by(piece: Piece) -> Any:
-    """From each row to the next: nothing within an entry.  The first row has what came before it, too."""
+    """Return the bytes from each row to the next: 0 within an entry.  The first row also has the bytes before it."""
     offsets, since, until = piece.columns.offsets, piece.since, piece.until
     begins = _int64([offsets[since:until] if since else [piece.covered_from, *offsets[1:until]]])
     ends = _int64([offsets[since + 1 : until + 1], *([[piece.covered_to]] if until == len(piece.columns) else [])])
@@ -242,14 +243,14 @@ def _covered_by(piece: Piece) -> Any:
 
 
 def _headers(pieces: Pieces, options: ReadOptions) -> Any:
-    """Null for a message without any.  Raises CorruptData."""
+    """Return the headers of each message; null if it has none.  Raises CorruptData."""
     if all(piece.columns.header_at is None for piece in pieces):
         return pa.nulls(_count(pieces), TYPES["headers"])
     return _joined([headers_of(piece, TYPES["headers"]) for piece in pieces])
 
 
 def headers_of(piece: Piece, kind: Any) -> Any:
-    """A pyarrow.ListArray of this type, null where a message has no headers.  Raises CorruptData."""
+    """Return a pyarrow.ListArray of this type; null if a message has no headers.  Raises CorruptData."""
     columns = piece.columns
     if columns.header_at is None or columns.header_size is None:
         return pa.nulls(len(piece), kind)

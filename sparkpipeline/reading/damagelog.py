@@ -1,8 +1,8 @@
-"""Damaged entries of a log that a reader skips and counts, where ReadOptions.skip_damaged says so.
+"""Damaged entries of a log that a reader skips and counts, if ReadOptions.skip_damaged is set.
 
-An entry whose size is right is skipped alone: what follows it in the same bytes is read.  Behind an entry whose size
-makes no sense either, the next offset that can be read is searched: at +1, +2, +4 .. and back by halves, since a broker
-finds offsets by a sparse index.  Offsets are those of 0.8 and later; bytes of 0.7 are never skipped.
+An entry whose size is right is skipped alone: the entries after it in the same bytes are read.  After an entry whose
+size is wrong too, the next readable offset is searched: at +1, +2, +4 .. and back by halves, because a broker finds
+offsets by a sparse index.  Only offsets of 0.8 and later are skipped, never bytes of 0.7.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kafkawire.errors import CorruptMessage
 from kafkawire.model import RECORD_BATCH, MessageSet, Run
 from sparkpipeline.ranges import OffsetRange
 
-Readable = Callable[[int], int | None]  # the first offset at or behind one that can be read from there; None: nothing
+Readable = Callable[[int], int | None]  # returns the first readable offset at or after one; None: nothing is readable
 
 
 @dataclass(frozen=True, slots=True)
 class DamagedEntry:
-    """Offsets start <= offset < until of a range that cannot be read.  raw: the bytes of the log, where known."""
+    """Offsets start <= offset < until of a range that cannot be read.  raw: the bytes of the log, if known."""
 
     range: OffsetRange
     start: int
@@ -37,7 +37,7 @@ class DamageLog:
     entries: list[DamagedEntry] | None = None
 
     def add(self, entry: DamagedEntry) -> None:
-        """Note an entry that was skipped, within its range."""
+        """Record an entry that was skipped, within its range."""
         until = min(entry.until, entry.range.until)
         self.counts[entry.range] = self.counts.get(entry.range, 0) + max(0, until - entry.start)
         if self.entries is not None:
@@ -45,9 +45,8 @@ class DamageLog:
 
 
 def behind_damage(spoken: Dialect, message_set: MessageSet, damage: CorruptMessage) -> tuple[MessageSet, bytes] | None:
-    """Return what follows damaged content in a set, as a set, and the bytes of the damaged entry.
-
-    None where the damage is not in an entry of the set."""
+    """Return the rest of a set after damaged content, and the bytes of the damaged entry; None if the damage is not in
+    an entry of the set."""
     run = next((run for run in message_set.runs if run.begin <= damage.position < run.end), None)
     if run is None:
         return None
@@ -67,7 +66,7 @@ def behind_damage(spoken: Dialect, message_set: MessageSet, damage: CorruptMessa
 
 
 def first_readable(position: int, until: int, readable: Readable) -> int:
-    """Return the first offset behind a damaged one that can be read, or until where none is found."""
+    """Return the first readable offset after a damaged one; until if none is found."""
     bad, good, found = position, None, until
     step = 1
     while good is None and bad < until - 1:

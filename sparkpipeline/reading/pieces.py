@@ -1,9 +1,9 @@
-"""Fetched sets decoded, and cut into pieces: rows of one range, about as many as make a record batch.
+"""Pieces of fetched sets: decoded rows of one range, about as many as make a record batch.
 
-A set is cut at its range's end: its messages may begin before the range and go on behind it.
+A set is cut at its range's end: its messages may begin before the range and continue after it.
 
-Spark's workers serve one task after the other: one that has read enough loads the compiled form (kafkawire.kernels).
-A task waits for it only where KAFKAWIRE_KERNELS=numba says so.
+Spark's workers serve one task after the other; one that has read enough loads the compiled form (kafkawire.kernels).
+A task only waits for it if KAFKAWIRE_KERNELS=numba is set.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sparkpipeline.reading.readoptions import ReadOptions
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows since..until of the columns; before is how many rows of the range came before the first row of these.
+    """Rows since..until of the columns.  before: number of the range's rows before the first row of these columns.
 
-    Where offsets are bytes the columns cover the log from covered_from to covered_to: entries without a message too.
+    If offsets are bytes, the columns cover the log from covered_from to covered_to, with entries without a message.
     """
 
     range: OffsetRange
@@ -49,23 +49,23 @@ class Piece:
 
     @property
     def first_row(self) -> int:
-        """The number of its first row within the range."""
+        """Return the number of its first row within the range."""
         return self.before + self.since
 
     @property
     def bytes(self) -> int:
-        """Of keys and values, about: their distance in what was fetched."""
+        """Return about the bytes of keys and values: their distance in the fetched buffer."""
         return max(0, self._end(self.until - 1) - self.columns.value_at[self.since]) if len(self) else 0
 
     def within(self, until: int) -> Piece:
-        """Its rows before an offset.  Offsets ascend: see kafkawire.columns.ascending."""
+        """Return its rows before an offset.  Offsets ascend: see kafkawire.columns.ascending."""
         offsets = self.columns.offsets
         if not len(self) or offsets[self.until - 1] < until:
             return self
         return replace(self, until=bisect_left(offsets, until, self.since, self.until))
 
     def cut(self, most_bytes: int, most_rows: int) -> Iterator[Piece]:
-        """The same rows in pieces of at most so many bytes and rows; in each at least one row."""
+        """Yield its rows in pieces of at most this many bytes and rows, each with at least one row."""
         places, since = self.columns.value_at, self.since
         while since < self.until:
             limit, most = places[since] + most_bytes, min(self.until, since + most_rows)
@@ -91,9 +91,9 @@ def pieces_of(
     options: ReadOptions,
     damages: DamageLog | None = None,
 ) -> Iterator[Piece]:
-    """The rows of each set that are within its range, about a batch at a time.
+    """Yield the rows of each set that are within its range, about a batch at a time.
 
-    damages: gets what is skipped, where options.skip_damaged says so."""
+    damages: filled with skipped entries, if options.skip_damaged is set."""
     current, rows = -1, 0
     damages = DamageLog() if damages is None else damages
     for number, message_set in sets:
@@ -108,7 +108,7 @@ def pieces_of(
 
 
 class _Within:
-    """The rows of a set before its range's end.  rest: what follows damage in it, once all pieces are taken."""
+    """Rows of a set before its range's end.  rest: the set after damage in it, once all pieces are taken."""
 
     def __init__(
         self, spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options: ReadOptions, *, damages: DamageLog
@@ -121,7 +121,7 @@ class _Within:
         self.rest: MessageSet | None = None
 
     def pieces(self, rows: int) -> Iterator[Piece]:
-        """Yield about a batch at a time, so that what is copied is still in a cache.  rows: number of the range's rows
+        """Yield about a batch at a time, so that copied bytes are still in a cache.  rows: number of the range's rows
         before.
 
         Raises CorruptData for damage before the range's end, CodecMissing.
@@ -142,7 +142,7 @@ class _Within:
             reached, rows = columns.resume_at, rows + len(piece)
 
     def _skip(self, damage: CorruptMessage, reached: int) -> None:
-        """Go on behind damaged content.  Raises CorruptData where nothing is skipped, and where its end is unknown."""
+        """Continue after damaged content.  Raises CorruptData if damage is not skipped, or its end is unknown."""
         found = behind_damage(self._spoken, self._set, damage) if self._options.skip_damaged else None
         if found is None:
             raise _corrupt(self._range, damage, self._options)
@@ -154,7 +154,7 @@ def _columns(spoken: Dialect, rng: OffsetRange, message_set: MessageSet, options
     try:
         yield from decoded(spoken, message_set, options.check_crcs, options.batch_bytes)
     except LibraryMissing as missing:
-        helps = "install it on every executor: what --py-files carries are Python files"
+        helps = "install it on every executor: --py-files only carries Python files"
         raise CodecMissing(f"{missing}; {helps}", **_where(rng, message_set.start)) from None
 
 
@@ -169,8 +169,8 @@ def _where(rng: OffsetRange, offset: int | None) -> dict[str, object]:
 
 
 def covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """The same, but none without rows: what such a one covers of the log (entries that hold no message) counts as its
-    neighbour's of the same range.  So all of a range is covered by its rows, if it has any, but what was skipped."""
+    """Yield the pieces with rows; the log that an empty piece covers (entries without a message) is added to a
+    neighbour of the same range.  So the rows of a range cover all of it, except for skipped bytes."""
     last: Piece | None = None  # with rows: not handed out yet; without: no row came before it
     for piece in pieces:
         follows = last is not None and last.range is piece.range and last.covered_to == piece.covered_from
@@ -192,10 +192,10 @@ def covering(pieces: Iterator[Piece]) -> Iterator[Piece]:
 def accounting(
     pieces: Iterator[Piece], kept_back: Mapping[OffsetRange, int], damaged: Mapping[OffsetRange, int]
 ) -> Iterator[Piece]:
-    """The same, but none without rows, and the last of each range says how many of its offsets transactions keep back,
-    and how many are damaged.
+    """Yield the pieces with rows; the last one of each range has the number of its offsets that transactions keep back,
+    and of damaged ones.
 
-    kept_back, damaged: by range, known once the next one has begun.  Not known of a range without rows."""
+    kept_back, damaged: by range, known once the next range has begun.  They are not known for a range without rows."""
 
     def told(piece: Piece) -> Piece:
         return replace(piece, kept_back=kept_back[piece.range], damaged=damaged.get(piece.range, 0))
@@ -210,7 +210,7 @@ def accounting(
 
 
 def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterator[list[Piece]]:
-    """Neighbouring pieces together, as many as fit a batch; one that is larger alone."""
+    """Yield neighbouring pieces together, as many as fit into a batch; a larger piece alone."""
     held: list[Piece] = []
     size = rows = 0
     for piece in pieces:
@@ -228,7 +228,7 @@ def grouped(pieces: Iterator[Piece], most_bytes: int, most_rows: int) -> Iterato
 
 
 def decoded(spoken: Dialect, message_set: MessageSet, check_crcs: bool, most_bytes: int) -> Iterator[Columns]:
-    """As MessageSet.pieces, of about most_bytes; spoken: to the brokers that it is of.
+    """Yield the columns of a set, of about most_bytes each.  spoken: dialect of its brokers.
 
     Raises LibraryMissing, and LocalError for KAFKAWIRE_KERNELS."""
     return spoken.messages.pieces_by(kernels.compiled(len(message_set.buffer)), message_set, check_crcs, most_bytes)

@@ -1,19 +1,20 @@
-"""How far one range is read, and what a response means for it.  Pure: no socket, and no clock of its own.
+"""Position within one range that is read, and the effect of a response on it.  Pure: no socket, no clock.
 
-a set                                   the position moves behind it; the range is done once that is until
-nothing, and the log goes on past it    twice, then it is a gap if the topic is compacted.  0.8 reads the log's end
-                                        after the messages: the second response covers the first one's end.
-                                        That one is to the largest fetch: Kafka 3.x sends nothing of a larger batch.
-                                        Brokers before 0.11 do not tell whether it is compacted: there it is a gap.  One
-                                        that is read as such is asked what its log holds: too large a batch is told.  If
-                                        it is not compacted the leader is looked up, and asked again for patience_ms,
-                                        then data is lost
-what a broker of 0.11 or later leaves   one step on: it was no message
-out (padding: the end of a transaction)
-nothing, and the log ends before until  waited for as long as options.patience_ms, then data is lost
-bytes, but no whole message             the fetch grows up to options.fetch_bytes_cap
+a set                                   the position moves after it; the range is done at until
+nothing, and the log continues after    fetched twice; then it is a gap if the topic is compacted.  0.8 reads the log's
+the range                               end after the messages: the second response covers the first one's end.
+                                        The second fetch has the largest size: Kafka 3.x sends nothing of a larger
+                                        batch.  Brokers before 0.11 do not tell whether a topic is compacted: then it is
+                                        a gap.  A later broker that is read as such shows its log: too large a batch is
+                                        an error.  If the topic is not compacted, the leader is looked up and asked
+                                        again for patience_ms, then data is lost
+an offset that a broker of 0.11 or      one step on: it was not a message
+later leaves out (the end of a
+transaction)
+nothing, and the log ends before until  retried for options.patience_ms, then data is lost
+bytes, but not a whole message          the fetch grows up to options.fetch_bytes_cap
 
-Where positions are bytes (0.7) just those up to until are asked for, and a range that ends inside an entry is an error.
+If positions are bytes (0.7), only those up to until are fetched, and a range that ends inside an entry is an error.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ UNKNOWN_BYTES = 1024  # of a message, before any was seen
 
 
 class Sizes:
-    """What messages of a task have taken so far, gaps and all: how much to ask for where little is left."""
+    """Average size of a task's messages so far, with gaps: how many bytes to fetch near the end of a range."""
 
     def __init__(self) -> None:
         self._bytes = 0
@@ -48,18 +49,18 @@ class Sizes:
         self._offsets += message_set.resume_at - message_set.start
 
     def of(self, offsets: int) -> int:
-        """Bytes that so many offsets will take, and a quarter more."""
+        """Return the bytes that this number of offsets probably takes, plus a quarter."""
         each = self._bytes / self._offsets if self._offsets else UNKNOWN_BYTES
         return int(offsets * each * 1.25)
 
 
 class RangeCursor:
-    """One range while it is read.
+    """State of one range while it is read.
 
-    lost       offsets skipped because they were gone, by options.fail_on_data_loss
-    kept_back  offsets of the range that transactions keep: markers, and messages of aborted ones
-    committed  messages of transactions are read once these are committed, where brokers have transactions
-    blank      nothing came, twice, though the log goes on past the range: explain() has to be called
+    lost       offsets skipped because they were gone (options.fail_on_data_loss)
+    kept_back  offsets of the range that transactions use: markers, and messages of aborted ones
+    committed  messages of transactions are only read once these are committed
+    blank      two fetches returned nothing although the log continues after the range: call explain()
     """
 
     def __init__(
@@ -82,8 +83,8 @@ class RangeCursor:
         self._exact = not spoken.offsets.count_messages
         self._sizes = sizes
         self._grown = 0  # bytes that a message of this range was seen to need
-        self._seen_end = -1  # the log's end, as the last answer told it
-        self._widest = False  # nothing came though the log goes on: once more with the largest fetch
+        self._seen_end = -1  # the log's end in the last response
+        self._widest = False  # nothing came although the log continues: fetch again with the largest size
         self.blank = False
         self._moved_at = now
 
@@ -93,7 +94,7 @@ class RangeCursor:
 
     @property
     def bytes(self) -> int:
-        """What to ask for: not much more than is left of the range; nothing more, where positions are bytes."""
+        """Return the bytes to fetch: not many more than the range still has; none more if positions are bytes."""
         if self._exact:
             return min(max(self._options.fetch_bytes, self._grown), self.range.until - self.position)
         if self._widest:
@@ -102,11 +103,11 @@ class RangeCursor:
         return max(min(self._options.fetch_bytes, left), self._grown)
 
     def begin(self, now: float) -> None:
-        """The range's turn has come: patience begins."""
+        """Begin reading the range: patience counts from now."""
         self._moved_at = now
 
     def take(self, answer: FetchedPartition, asked_bytes: int, broker: Broker, now: float) -> MessageSet | None:
-        """What an answer without an error holds; None: nothing of ours.
+        """Return the set of a response without an error; None if it has no message of the range.
 
         Raises MessageTooLarge, CorruptData and DataLoss.
         """
@@ -127,7 +128,7 @@ class RangeCursor:
             self._grow(asked_bytes, found.scan.needed, broker)
         else:
             end = found.messages.high_watermark
-            # not told: it ends where nothing comes
+            # None: the log ends where nothing comes
             self._nothing(self.position if end is None else end, asked_bytes, broker, now)
         return None
 
@@ -142,7 +143,7 @@ class RangeCursor:
         self._widest = self.blank = False
 
     def _begins_inside(self) -> str:
-        """What may be wrong with the first bytes of a range of bytes."""
+        """Return a hint about the first bytes of a range of bytes, or ""."""
         if not self._exact or self.position != self.range.start:
             return ""
         return f"; an offset of this cluster is the byte at which an entry begins: is {self.position} one?"
@@ -170,7 +171,7 @@ class RangeCursor:
         elif end < until and self.out_of_patience(now):
             why = DataLoss(
                 f"the log ends before the range does, and nothing came for {self._options.patience_ms / 1000:g} s: "
-                f"what was there is lost (an unclean leader election, a disk, or a topic created again);"
+                f"its messages are lost (an unclean leader election, a disk, or a topic created again);"
                 f" {self._options.loss_helps}",
                 **self.where(broker, requested=self.position, until=until, latest=end),
             )
@@ -182,10 +183,10 @@ class RangeCursor:
     def explain(
         self, cleanup_policy: str | None, broker: Broker, now: float, held: LogBatches | None = None
     ) -> DataLoss | None:
-        """Go on behind the range if compaction explains that it is blank, or if it stayed blank for patience_ms.
+        """Skip a blank range if compaction explains it, or if it stayed blank for patience_ms.
 
-        cleanup_policy: of the topic; "": not told; None: brokers of this release tell none.  held: what the log holds
-        there in its own format, of a broker that is read as an older one.  Returns why the leader has to be asked
+        cleanup_policy: of the topic; "": unknown; None: brokers of this release do not return it.  held: the batches
+        there in the log's own format, of a broker that is read as an older one.  Returns why the leader has to be asked
         again.  Raises DataLoss as lose() does, and MessageTooLarge.
         """
         self.blank = False
@@ -206,10 +207,10 @@ class RangeCursor:
         known = (
             f"it has cleanup.policy={cleanup_policy}"
             if cleanup_policy
-            else "the brokers do not tell its cleanup.policy"
+            else "the brokers do not return its cleanup.policy"
         )
         why = DataLoss(
-            f"the log goes on behind the range, and the leader sends nothing of it: compaction leaves such holes, but "
+            f"the log continues after the range, and the leader sends nothing of it: compaction leaves such holes, but "
             f"{known}; {self._options.loss_helps}",
             **self.where(broker, requested=self.position, until=self.range.until, latest=self._seen_end),
         )
@@ -221,7 +222,7 @@ class RangeCursor:
     # ---- what went wrong ---------------------------------------------------------------------------------------
 
     def other_leader(self) -> None:
-        """The log end of the leader before counts no more: this one may show less."""
+        """Forget the log end of the previous leader: the new one may show less."""
         self._seen_end = -1
         self.blank = False
 
@@ -229,15 +230,15 @@ class RangeCursor:
         return now - self._moved_at > self._options.patience_ms / 1000
 
     def lose(self, position: int, why: PipelineError, now: float) -> None:
-        """Go on at a position, with a warning; or raise why, as options.fail_on_data_loss says."""
+        """Continue at a position, with a warning; raise `why` if options.fail_on_data_loss is set."""
         if self._options.fail_on_data_loss:
             raise why
         skipped = position - self.position
         self.lost += skipped
-        log.warning("%s: %d offsets from %d on are skipped: %s", self.range, skipped, self.position, why)
+        log.warning("%s: skipped %d offsets at %d: %s", self.range, skipped, self.position, why)
         self.move(position, now)
 
     def where(self, broker: Broker | None = None, **more: object) -> dict[str, object]:
-        """The coordinates of an error."""
+        """Return the coordinates for an error."""
         address = None if broker is None else f"{broker.host}:{broker.port}"
         return {"topic": self.range.topic, "partition": self.range.partition, **more, "broker": address}

@@ -190,7 +190,7 @@ def test_a_log_that_stays_shorter_is_data_loss_or_skipped(
         offsets(cluster, 0, 7)
     with caplog.at_level(logging.WARNING):
         assert offsets(cluster, 0, 7, LENIENT) == [0, 1, 2, 3, 4]
-    assert "2 offsets from 5 on are skipped" in caplog.text
+    assert "skipped 2 offsets at 5" in caplog.text
 
 
 # ---- sizes -----------------------------------------------------------------------------------------------------
@@ -321,9 +321,9 @@ def test_offsets_before_the_log_are_an_error_or_skipped_and_counted(
         offsets(cluster, 2, 12)
     with caplog.at_level(logging.WARNING):
         assert offsets(cluster, 2, 12, LENIENT) == [8, 9, 10, 11]
-        assert "6 offsets from 2 on are skipped" in caplog.text
+        assert "skipped 6 offsets at 2" in caplog.text
         assert offsets(cluster, 2, 5, LENIENT) == []
-        assert "3 offsets from 2 on are skipped" in caplog.text
+        assert "skipped 3 offsets at 2" in caplog.text
 
 
 def test_offsets_behind_the_log_are_an_error_or_skipped(cluster: FakeCluster) -> None:
