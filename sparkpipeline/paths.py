@@ -65,7 +65,7 @@ class Layout:
         return f"{self.base}/{path}"
 
     def folder(self, name: str) -> str:
-        """plans, staging, commits, done, trash, snapshots or quarantine."""
+        """Return a folder: plans, staging, commits, done, trash, snapshots or quarantine."""
         return f"{self.base}/{LOG}/{name}"
 
     def plan(self, batch: int) -> str:

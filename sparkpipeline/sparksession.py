@@ -64,8 +64,8 @@ def spark_session(name: str, master: str | None = None, conf: Mapping[str, str] 
 
 
 def quiet_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
-    """spark_session for a command, whose stderr is for its own lines: a JVM that is started for it logs errors only,
-    and says nothing while it starts.  The user's settings for Spark's log have precedence."""
+    """Return a session like spark_session, for a command whose stderr is for its own lines: a JVM started for it logs
+    only errors, and nothing while it starts.  The user's settings for Spark's log have precedence."""
     check_spark()
     given = dict(conf or {})
     if not _in_a_zip() and (master or given.get("spark.master", "")).startswith("local"):
@@ -200,8 +200,8 @@ def _started_quietly(conf: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _interrupted_afterwards() -> Iterator[None]:
-    """Ctrl-C and SIGTERM in this block take effect at its end: a JVM whose starter leaves before it knows where the JVM
-    listens goes on for ever, since it only notices our end after reporting that."""
+    """Defer ctrl-C and SIGTERM to the end of the block: a JVM only notices our end after it has reported its port, and
+    otherwise would run for ever."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -218,7 +218,7 @@ def _interrupted_afterwards() -> Iterator[None]:
 
 
 def jvm_end(wait_s: float = 0) -> str | None:
-    """Say how the JVM that this process started ended; None while it runs, and of one that spark-submit started.
+    """Return how the JVM that this process started ended; None while it runs, and for one that spark-submit started.
 
     wait_s: for an end that shows as a lost connection first."""
     from pyspark import SparkContext

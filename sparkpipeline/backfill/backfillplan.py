@@ -18,7 +18,7 @@ from groundwork.jsontext import json_value
 from kafkawire.model import TopicPartition
 from sparkpipeline.errors import LedgerDamaged, OptionRefused
 from sparkpipeline.ledger.manifests import utc
-from sparkpipeline.ranges import OffsetRange, in_steps, partition_of
+from sparkpipeline.ranges import OffsetRange, partition_of
 
 FORMAT = 1
 BYTES_OF_07 = 64 << 20  # chunk of a backfill from 0.7, by default
@@ -123,24 +123,23 @@ class Lane:
     def range(self) -> OffsetRange:
         return OffsetRange(self.topic, partition_of(self.partition), self.start, self.until)
 
-    def chunks(self, size: int, first: int = 0) -> Iterator[Chunk]:
-        """Yield its chunks, beginning with number `first`."""
-        for number, step in enumerate(in_steps(self.range, size)):
-            if number >= first:
-                yield Chunk(self.number, number, step.start, step.until)
+    def chunks(self, size: int, before: Done | None = None, boundary: Boundary | None = None) -> Iterator[Chunk]:
+        """Yield its chunks after a mark.
 
-    def byte_chunks(self, size: int, before: Done | None, boundary: Boundary) -> Iterator[Chunk]:
-        """Yield its chunks after a mark, for 0.7: each has at least `size` bytes, if there are, and ends where an entry
-        begins."""
+        boundary: needed for 0.7, whose offsets are bytes: there a chunk has at least `size` bytes, if there are, and
+        ends where an entry begins."""
         number, at = (0, self.start) if before is None else (before.chunk + 1, before.until)
         while at < self.until:
-            end = boundary(self.tp, at, min(at + size, self.until), self.until)
+            end = min(at + size, self.until)
+            end = end if boundary is None else boundary(self.tp, at, end, self.until)
             yield Chunk(self.number, number, at, end)
             number, at = number + 1, end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
+    """Plan of a backfill.  lanes: one for each source partition."""
+
     created_ms: int
     request: Request
     source_release: str

@@ -100,9 +100,8 @@ class BackfillRun:
     def _chunks(self, lane: Lane) -> Iterator[Chunk]:
         """Yield the chunks without a mark."""
         done, size = self._outcome.done.get(lane.number), self._plan.request.chunk
-        if isinstance(lane.tp.partition, BrokerPartition):
-            return lane.byte_chunks(size, done, self._sides.boundary)
-        return lane.chunks(size, 0 if done is None else done.chunk + 1)
+        of_bytes = isinstance(lane.tp.partition, BrokerPartition)
+        return lane.chunks(size, done, self._sides.boundary if of_bytes else None)
 
     def _at_rest(self, left: list[Lane]) -> None:
         """Wait until no request of an earlier run can still arrive."""

@@ -1,8 +1,8 @@
-"""Fetched sets on their way to the same partition of another cluster, cut to a range.  Pure: bytes and counts.
+"""Conversion of fetched sets to parts for a partition of another cluster, cut to a range.  Pure: bytes and counts.
 
-Whole runs travel as they are where the target takes them (producer.conversion); a wrapper that reaches over an end of
-the range is opened and only its wanted messages are encoded again.  Entries of 0.7 are all written anew, as the target
-has them.  Each part says exactly how many messages it holds.
+Whole runs pass through unchanged if the target accepts them (producer.conversion); a wrapper that crosses an end of the
+range is opened, and only its wanted messages are encoded again.  All entries of 0.7 are encoded in the target's format.
+Each part has its exact number of messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from sparkpipeline.errors import CorruptData
 
 
 def indexed(fetched: MessageSet, until: int, check_crcs: bool) -> Iterator[tuple[MessageSet, Columns]]:
-    """A set with its columns; where it opens to more than a set may, each entry before `until` as a set of its own."""
+    """Yield a set with its columns; if it opens to more than a set may have, each entry before `until` as a separate
+    set."""
     try:
         columns = fetched.index(check_crcs)
     except SetTooLarge:
@@ -55,13 +56,13 @@ def parts(
     aligned: bool = False,
     inside: int = 0,
 ) -> Iterator[Part]:
-    """The messages of a set from its start on and before `until`, in order.  dialect: the target's.
+    """Yield the messages of a set before `until` as parts, in order.  dialect: the target's.
 
-    columns: of the whole set, its checksums checked; codec None: as the source has it; aligned: the set begins where
-    another ended; inside: so many messages of its first entry are left out (0.7).  A part's resume_at is a source
-    offset, or None where it was encoded again.
+    columns: of the whole set, with checksums verified; codec None: the source's; aligned: the set begins where another
+    one ended; inside: number of messages of its first entry to leave out (0.7).  A part's resume_at is a source offset,
+    or None if it was encoded again.
 
-    Raises CorruptData where a message is damaged, behind what precedes it.
+    Raises CorruptData for a damaged message, after the parts before it.
     """
     if isinstance(fetched.partition, BrokerPartition):
         yield from _of_07(fetched, target, dialect, message_max_bytes, codec=codec, inside=inside)
@@ -115,15 +116,15 @@ def _share(target: TopicPartition, columns: Columns, since: int, until: int) -> 
 
 
 def damaged(fetched: MessageSet, damage: CorruptMessage) -> CorruptData:
-    """The error for a damaged message, which is not copied."""
+    """Return the error for a damaged message, which is not copied."""
     return CorruptData(
-        f"{damage}; what precedes it is copied, and a second backfill can begin behind it",
+        f"{damage}; the messages before it are copied, and a second backfill can begin after it",
         topic=fetched.topic, partition=fetched.partition, offset=damage.offset,
     )  # fmt: skip
 
 
 def before(columns: Columns, until: int) -> int:
-    """How many of the messages are before an offset."""
+    """Return how many of the messages are before an offset."""
     return _messages(columns.offsets, 0, until)
 
 
@@ -155,7 +156,7 @@ def _steps(
 
 
 def _cut(fetched: MessageSet, until: int) -> tuple[MessageSet, Run | None]:
-    """The set up to the end of the range, and the wrapper that reaches over it."""
+    """Return the set up to the end of the range, and the wrapper that crosses it."""
     kept: list[Run] = []
     over, reached = None, fetched.start
     for run in fetched.runs:

@@ -94,13 +94,12 @@ def release_or_auto(raw: object) -> str:
 
 
 def resolved(release: str, access: ClusterAccess) -> ClusterAccess:
-    """The access with the release, and the versions of requests, that the option `protocol` means.
+    """Return the access with the release and the versions of requests that the option `protocol` selects.
 
-    A named release is used unchanged. auto: every broker of the cluster is asked, found through the first one of the
-    bootstrap list that answers (kafkawire.cluster.release), and the versions that all support are used, also during an
-    upgrade.  A broker that does not answer counts as the others' release. Raises OptionRefused, and Unreachable naming
-    every broker.
-    """
+    A named release is used unchanged.  auto: all brokers of the cluster are asked, found through the first one of the
+    bootstrap list that answers (kafkawire.cluster.release), and the versions that all of them support are used, also
+    during an upgrade.  A broker that does not answer counts as the others' release. Raises OptionRefused, and
+    Unreachable naming every broker."""
     if release != AUTO:
         return replace(access, release=release)
     try:

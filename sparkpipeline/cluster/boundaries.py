@@ -50,8 +50,8 @@ class EntryBoundaries:
         self._largest = largest
 
     def __call__(self, tp: TopicPartition, known: int, at: int, until: int) -> int:
-        """Raises OffsetOutOfRange, DataLoss, CorruptData, CodecMissing, NoLeader, and the exceptions of requests to a
-        leader."""
+        """Return the boundary.  Raises OffsetOutOfRange, DataLoss, CorruptData, CodecMissing, NoLeader, and the
+        exceptions of requests to a leader."""
         if at >= until:
             return until
         if at - known <= max(NEAR_BYTES, self._largest):

@@ -78,7 +78,7 @@ NAME = "sparkpipeline audit"  # of its session
     type=click.Choice(WINDOWS),
     default=WINDOWS[0],
     show_default=True,
-    help="auto: the hour (UTC) of a message's timestamp, and blocks of offsets without one; or always blocks.",
+    help="auto: the hour (UTC) of a message's timestamp, else a block of offsets; blocks: always blocks.",
 )
 @click.option(
     "--block",
@@ -88,7 +88,7 @@ NAME = "sparkpipeline audit"  # of its session
     help=f"Offsets of a block; with --files of 0.7 messages of {MESSAGE_BYTES} bytes.",
 )
 @click.option("--no-match", is_flag=True, help="Compare sums only: a loss and a duplicate look alike.")
-@click.option("--allow", multiple=True, type=click.Choice(sorted(KINDS)), help="A difference that is none; repeatable.")
+@click.option("--allow", multiple=True, type=click.Choice(sorted(KINDS)), help="Difference to accept; repeatable.")
 @spark_options
 @output_option()
 @report_option
@@ -192,7 +192,7 @@ def _files(asked: dict[str, Any], master: str | None, conf: dict[str, str]) -> t
 
 
 def _options(side: str, asked: dict[str, Any], topics: bool = True) -> dict[str, str]:
-    """The options of format kafka08 for one side."""
+    """Return the options of format kafka08 for one side."""
     pattern = asked["topics_pattern"] if topics else None
     return side_of(
         side,

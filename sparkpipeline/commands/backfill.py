@@ -105,11 +105,11 @@ def backfill(folder: str, master: str | None, conf: dict[str, str], execute: boo
     return _end(job, failures, seconds, output)
 
 
-# ---- what is asked for -----------------------------------------------------------------------------------------------
+# ---- the request -----------------------------------------------------------------------------------------------------
 
 
 def _request(asked: dict[str, Any]) -> tuple[Request | None, Request]:
-    """The request, None where nothing is asked for; and whatever is given, for its secrets and whom they are for."""
+    """Return the request (None: only the folder is named), and all given options, for secrets and their clusters."""
     pattern = asked["topics_pattern"]
     read = {
         "subscribe": asked["topics"],
@@ -149,7 +149,7 @@ def _of_07(source: dict[str, str]) -> bool:
     return release != AUTO and not dialect(release).offsets.count_messages
 
 
-# ---- what is told ----------------------------------------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------------------------------------------
 
 
 class Shown:

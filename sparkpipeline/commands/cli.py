@@ -36,8 +36,10 @@ COMMANDS = {  # name -> module and attribute, imported when called: pyspark take
 
 
 def failure(exc: Exception) -> Failure | None:
-    """The sentence of a PipelineError, also of one that came through Spark, and of what Spark itself raises: a full
-    disk, a master that is not there, a function of the user's that fails."""
+    """Return the failure for an exception; None for a bug of ours.
+
+    A PipelineError has its sentence, also after passing through Spark; so have errors of Spark itself: a full disk, an
+    unreachable master, a user's function that raises."""
     if isinstance(exc, PipelineError):
         return Failure(str(exc), EXIT[exc.exit])
     if isinstance(exc, ModuleNotFoundError):
@@ -71,5 +73,5 @@ cli = Program(
 
 
 def outcome(args: Sequence[str]) -> int:
-    """Run a command line; its exit code."""
+    """Run a command line, and return its exit code."""
     return run_command(cli, args, PROGRAM)

@@ -59,7 +59,8 @@ def spark_options(command: F) -> F:
 
 
 def side_options(side: str, what: str, zookeeper: str = "Its ZooKeeper instead.") -> Callable[[F], F]:
-    """--SIDE-brokers, -zookeeper, -protocol and -option of one of two clusters, for side_of().  what: its cluster."""
+    """Add --SIDE-brokers, -zookeeper, -protocol and -option of one of two clusters, for side_of().  what: its
+    cluster."""
     return option_block(
         click.option(f"--{side}-brokers", metavar="HOST:PORT,…", help=f"Any brokers of the cluster that is {what}."),
         click.option(f"--{side}-zookeeper", metavar="HOST:PORT/CHROOT", help=zookeeper),

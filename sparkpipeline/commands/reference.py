@@ -29,7 +29,7 @@ def source_table() -> str:
 
 
 def source_refused() -> str:
-    """Options of reading that are refused, and those without effect.  The error or the warning has the reason."""
+    """Return the reading options that are refused, and those without effect.  The error or warning has the reason."""
     lists = [", ".join(f"`{name}`" for name in sorted(names)) for names in (REFUSED, WITHOUT_EFFECT)]
     return f"Refused, with what to give instead: {lists[0]}.\n\nWithout effect, named in a warning: {lists[1]}.\n"
 
@@ -56,7 +56,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
 
 
 def _table(cls: type[Options], older: bool = True, marked: bool = False) -> str:
-    """Options of a class, a row each; those of connections are named below the table."""
+    """Return the options of a class, one row each; those of connections are listed below the table."""
     defaults = {field.name: field.default for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     connections = specs(SecurityOptions).keys()
     rows = [_row(spec, defaults[name], older, marked) for name, spec in specs(cls).items() if name not in connections]

@@ -1,1 +1,1 @@
-"""Requests of the driver alone: to the cluster's ZooKeeper, and for committed offsets of consumer groups."""
+"""The driver's part: options of a cluster, requests to its ZooKeeper, committed offsets of consumer groups."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -67,17 +67,7 @@ class Plan:
 
     def text(self) -> str:
         """Return the plan's file content."""
-        return _text(
-            {
-                "batch": self.batch,
-                "created": utc(self.created_ms),
-                "created_ms": self.created_ms,
-                "format": FORMAT,
-                "kind": self.kind,
-                "supersedes": list(self.supersedes),
-                "work": self.work,
-            }
-        )
+        return _text({**_values(self), "created": utc(self.created_ms), "format": FORMAT})
 
     @property
     def hash(self) -> str:
@@ -131,27 +121,9 @@ class Manifest:
 
     def text(self) -> str:
         """Return the manifest's file content."""
-        return _text(
-            {
-                "application": self.application,
-                "attempt": self.attempt,
-                "batch": self.batch,
-                "committed": utc(self.committed_ms),
-                "committed_ms": self.committed_ms,
-                "facts": self.facts,
-                "files": [
-                    {"bytes": file.bytes, "final": file.final, "rows": file.rows, "staged": file.staged}
-                    for file in self.files
-                ],
-                "format": FORMAT,
-                "kind": self.kind,
-                "plan_hash": self.plan_hash,
-                "started": utc(self.started_ms),
-                "started_ms": self.started_ms,
-                "supersedes": list(self.supersedes),
-                "version": self.version,
-            }
-        )
+        files = [asdict(file) for file in self.files]
+        times = {"committed": utc(self.committed_ms), "started": utc(self.started_ms)}
+        return _text({**_values(self), **times, "files": files, "format": FORMAT})
 
     @classmethod
     def of(cls, text: str, where: str = "the manifest") -> Manifest:
@@ -214,6 +186,10 @@ def check_files(batch: int, files: tuple[BatchFile, ...]) -> None:
         if file.rows < 0 or file.bytes < 0:
             raise OptionRefused("rows and bytes are counted from 0", batch=batch, file=file.final)
         finals.add(file.final)
+
+
+def _values(one: Plan | Manifest) -> dict[str, Any]:
+    return {field.name: getattr(one, field.name) for field in fields(one)}
 
 
 def _text(row: dict[str, Any]) -> str:

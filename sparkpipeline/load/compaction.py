@@ -13,18 +13,15 @@ from typing import Any
 
 from groundwork.failpoints import failpoint
 from sparkpipeline.errors import LedgerDamaged, Mismatch
-from sparkpipeline.ledger.base import needs_spark
-from sparkpipeline.ledger.files import walk
-from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.manifests import BatchFile, LiveFile, Plan, StagedBatch
 from sparkpipeline.load.config import LoadConfig
-from sparkpipeline.load.counts import CountedFile, ReadBack, read_back, staged_files
+from sparkpipeline.load.counts import CountedFile, ReadBack, count_staged, read_back
 from sparkpipeline.load.facts import JobState
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.loadplan import COMPACT
 from sparkpipeline.load.staging import write
-from sparkpipeline.paths import ENDINGS, FinalName, Hour
+from sparkpipeline.paths import FinalName, Hour
 from sparkpipeline.source.schema import struct_type
 
 Watch = Callable[[str, int, int, int], AbstractContextManager[None]]
@@ -136,10 +133,7 @@ def execute(spark: Any, config: LoadConfig, ledger: Ledger, plan: Plan, *, stagi
         _write(spark, config, ledger, paths, columns=state.columns, count=len(found), staging=staging)
     failpoint("load after audit")
     before = read_back(spark, config.format, paths, HourRule("plan"))
-    after = read_back(spark, config.format, [staging], HourRule("plan"))
-    listed = [info for info in walk(ledger.files, staging) if info.name.endswith(ENDINGS)]
-    ends = footers(config.format, [info.path for info in listed], spark, not needs_spark(ledger.base))
-    staged = staged_files(listed, staging, after, ends)
+    staged = count_staged(spark, config.format, ledger, staging, HourRule("plan"))
     files = _counted(found, staged, before, plan.batch)
     facts = {**state.facts(), "compacted": {"from": len(paths), "to": len(files)}}
     return StagedBatch(files, facts, str(spark.sparkContext.applicationId))

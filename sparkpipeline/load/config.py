@@ -32,6 +32,7 @@ from kafkawire.model import TopicPartition
 from kafkawire.securityoptions import NEWER as NEWER_SECURITY
 from kafkawire.securityoptions import SecurityOptions, broker_security_problems
 from sparkpipeline.cluster.access import AUTO, release_or_auto
+from sparkpipeline.driver.queryoptions import READ_COMMITTED, headers_option, isolation_option
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ledger.formats import FORMATS, FileFormat
 from sparkpipeline.ledger.jsonlines import JSON, JSON_TEXT
@@ -39,7 +40,6 @@ from sparkpipeline.load.hourrules import CALLABLE, FIELD, MESSAGE, SOURCES, UNIT
 from sparkpipeline.source.sourceoptions import Storage
 
 MIB, GIB = 1 << 20, 1 << 30
-READ_COMMITTED = "read_committed"
 FAIL, SKIP, QUARANTINE = "fail", "skip", "quarantine"  # values of corrupt.policy
 MAX_REQUEST_INT = (1 << 31) - 1  # a fetch says its size in 32 bits
 
@@ -191,8 +191,7 @@ class LoadConfig(SecurityOptions):
     portion_bytes: int = option(
         "portion.bytes",
         2 * GIB,
-        "a batch is read in portions of about so many bytes; those that are finished when its driver dies are not read"
-        " again",
+        "size of the portions in which a batch is read; those finished when its driver dies are not read again",
         "bytes",
         least=1,
     )
@@ -232,19 +231,8 @@ class LoadConfig(SecurityOptions):
         "of the files: snappy when empty, of JSON lines gzip; those take gzip and none only",
         choices=("snappy", "gzip", "zstd", "lz4", "none"),
     )
-    include_headers: bool = option(
-        "include.headers",
-        False,
-        "a column headers, array<struct<key:string,value:binary>>; null where a message has none, as before Kafka 0.11,"
-        " which brought them",
-    )
-    isolation: str = option(
-        "isolation.level",
-        READ_COMMITTED,
-        "messages of transactions (0.11 and later): read_committed leaves out those of aborted ones and ends before"
-        " those that are not over; read_uncommitted loads all",
-        choices=(READ_COMMITTED, "read_uncommitted"),
-    )
+    include_headers: bool = headers_option("include.headers")
+    isolation: str = isolation_option("isolation.level")
 
     # ---- hours
     time_from: str = option(
@@ -268,7 +256,7 @@ class LoadConfig(SecurityOptions):
     lateness_minutes: int = option(
         "lateness.minutes",
         10,
-        "an hour is closed when every partition's position has passed its end by so much",
+        "an hour is closed when the position of every partition is this long after its end",
         "min",
         least=0,
     )
@@ -295,10 +283,10 @@ class LoadConfig(SecurityOptions):
         "where the group keeps them: zookeeper (when zookeeper.connect is given), kafka (0.8.2 and later), or dual",
         choices=("zookeeper", "kafka", "dual"),
     )
-    snapshot_every: int = option("snapshot.every", 50, "manifests are folded into one snapshot after so many", least=1)
-    trash_days: int = option(
-        "trash.days", 7, "superseded files are deleted after so many days; -1 keeps them", "days", least=-1
+    snapshot_every: int = option(
+        "snapshot.every", 50, "manifests after which all are folded into one snapshot", least=1
     )
+    trash_days: int = option("trash.days", 7, "how long superseded files are kept; -1: for ever", "days", least=-1)
 
     def problems(self) -> Iterable[str]:
         """Yield errors about combinations of options."""
@@ -321,7 +309,7 @@ class LoadConfig(SecurityOptions):
             yield f"json.values {self.json_values} needs output.format json"
         if self.codec not in self.format.codecs.values():
             known = ", ".join(self.format.codecs)
-            yield f"compression {self.compression} is none of output.format {self.output_format}, which takes {known}"
+            yield f"output.format {self.output_format} does not take compression {self.compression}; it takes {known}"
         if self.offsets_storage is not None and self.group_id is None:
             yield "offsets.storage needs group.id"
         if self.storage in ("zookeeper", "dual") and self.zookeeper_connect is None:
@@ -342,7 +330,7 @@ class LoadConfig(SecurityOptions):
 
     @property
     def spoken(self) -> Dialect | None:
-        """The release that protocol names; None: the brokers are asked for it."""
+        """Return the dialect of the release that protocol names; None: the brokers are asked."""
         return None if self.protocol == AUTO else dialect(self.protocol)
 
     @property

@@ -27,14 +27,16 @@ from urllib.parse import unquote
 
 from kafkawire.model import BrokerPartition
 from sparkpipeline.errors import Mismatch
-from sparkpipeline.ledger.files import FileInfo
+from sparkpipeline.ledger.base import needs_spark
+from sparkpipeline.ledger.files import FileInfo, walk
 from sparkpipeline.ledger.footers import Footer
-from sparkpipeline.ledger.formats import FileFormat
+from sparkpipeline.ledger.formats import FileFormat, footers
+from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.load.hourrules import HourRule
 from sparkpipeline.load.hours import own_time
 from sparkpipeline.load.loadplan import LoadPlan
 from sparkpipeline.load.staging import Observed, ReadAgain
-from sparkpipeline.paths import StagedName, tail
+from sparkpipeline.paths import ENDINGS, StagedName, tail
 from sparkpipeline.ranges import OffsetRange, range_row
 from sparkpipeline.reading.damagelog import DamagedEntry
 from sparkpipeline.source.schema import struct_type
@@ -63,7 +65,7 @@ class ReadBack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedFile:
-    """A staged file with both of its counts.  path: below staging; gathered: in the hour of the plan, since the batch
+    """Staged file with both of its counts.  path: below staging; gathered: in the hour of the plan, since the batch
     has rows of more hours than batch.hours allows."""
 
     path: str
@@ -200,6 +202,16 @@ def read_back(spark: Any, fmt: FileFormat, paths: Sequence[str], rule: HourRule)
         )
         for row in rows
     }
+
+
+def count_staged(spark: Any, fmt: FileFormat, ledger: Ledger, path: str, rule: HourRule | None) -> list[CountedFile]:
+    """Count the data files below a staging folder twice: Spark reads them back, and each file's footer is read.
+
+    rule: None if no rows are expected, so Spark need not read.  Raises Mismatch, and Spark's exceptions."""
+    backs = {} if rule is None else read_back(spark, fmt, [path], rule)
+    listed = [info for info in walk(ledger.files, path) if info.name.endswith(ENDINGS)]
+    found = footers(fmt, [info.path for info in listed], spark, not needs_spark(ledger.base))
+    return staged_files(listed, path, backs, found)
 
 
 def staged_files(

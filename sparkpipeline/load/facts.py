@@ -106,7 +106,7 @@ def averages(before: Mapping[str, float], counts: Iterable[RangeCount]) -> dict[
 
 
 def latest_ms(counts: Iterable[RangeCount]) -> dict[TopicPartition, int]:
-    """Return the latest time loaded, by partition; for rows without one, the begin of the hour of their plan."""
+    """Return the latest time loaded, by partition; for rows without a time, the begin of the hour of their plan."""
     found: dict[TopicPartition, int] = {}
     for count in counts:
         for file in count.files:

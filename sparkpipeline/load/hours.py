@@ -55,7 +55,7 @@ _ISO_SPELLINGS = (  # patterns of Java, in this order
 
 
 def hour_columns(rule: HourRule, plan_ms: int) -> dict[str, Any]:
-    """Columns date (YYYY-MM-DD) and hour (HH), in UTC, never null; over columns key, value, timestamp, timestampType.
+    """Return columns date (YYYY-MM-DD) and hour (HH), in UTC, never null, from key, value, timestamp and timestampType.
 
     Raises OptionRefused if the callable cannot be loaded here."""
     from pyspark.sql import functions as F
@@ -111,7 +111,7 @@ def _ms(field: Any, unit: str) -> Any:
 
 
 def _moment(field: Any) -> Any:
-    """Column of the moments that texts of ISO 8601 tell, null for other texts and for a time of day without a day.
+    """Return a column of times parsed from ISO 8601 texts; null for other texts and for a time of day without a day.
 
     Spark takes neither a comma before a fraction, nor a zone behind minutes, nor a small t or z, nor a day without
     hyphens."""

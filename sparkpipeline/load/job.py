@@ -29,15 +29,13 @@ from sparkpipeline.errors import (
     code_in,
 )
 from sparkpipeline.ledger.attempts import PORTIONS
-from sparkpipeline.ledger.base import needs_spark, normal_base, open_files
+from sparkpipeline.ledger.base import normal_base, open_files
 from sparkpipeline.ledger.exactlyonce import Advance, Outcome, Tell, advance
-from sparkpipeline.ledger.files import walk
-from sparkpipeline.ledger.formats import footers
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.manifests import BatchFile, Manifest, Plan, StagedBatch
 from sparkpipeline.load import compaction, hours
 from sparkpipeline.load.config import QUARANTINE, LoadConfig
-from sparkpipeline.load.counts import RangeCount, counted, read_back, staged_files
+from sparkpipeline.load.counts import RangeCount, count_staged, counted
 from sparkpipeline.load.facts import JobState, averages, batch_facts, hour_rows, latest_ms
 from sparkpipeline.load.hourrules import CALLABLE, HourRule
 from sparkpipeline.load.hours import own_time
@@ -57,7 +55,7 @@ from sparkpipeline.load.outputformat import check_output, check_zone, output_aft
 from sparkpipeline.load.portions import Finished, Portion, PortionFolder, portions_of
 from sparkpipeline.load.rowtimes import check_times, gathered, gathered_sentences, sentences, topic_times
 from sparkpipeline.load.staging import Observed, ToRead, read_again, read_and_write
-from sparkpipeline.paths import ENDINGS, FinalName, Hour
+from sparkpipeline.paths import FinalName, Hour
 from sparkpipeline.ranges import OffsetRange, unit_of
 from sparkpipeline.reading.damagelog import DamagedEntry
 
@@ -365,15 +363,11 @@ class LoadWork:
     def _counted(self, plan: Plan, part: LoadPlan, path: str, *, seen: Observed, size: int) -> list[RangeCount]:
         """Return the outcome of the ranges of a portion, by the files below a path.  Raises Mismatch."""
         with self.watch(f"batch {plan.batch}: reading back", 0, seen.rows, size):
-            backs = read_back(self.spark, self.config.format, [path], part.rule) if seen.rows else {}
-        listed = [info for info in walk(self.ledger.files, path) if info.name.endswith(ENDINGS)]
-        found = footers(
-            self.config.format, [info.path for info in listed], self.spark, not needs_spark(self.ledger.base)
-        )
+            files = count_staged(self.spark, self.config.format, self.ledger, path, part.rule if seen.rows else None)
         may_lose = self._may_lose(plan)
         return counted(
             plan=part,
-            files=staged_files(listed, path, backs, found),
+            files=files,
             seen=seen,
             compacted=self.config.compacted,
             may_lose=may_lose,

@@ -22,9 +22,10 @@ from sparkpipeline.driver.zkclient import zookeeper_of
 from sparkpipeline.errors import NoLeader, UnknownPartition
 from sparkpipeline.load.config import LoadConfig
 from sparkpipeline.load.loadplan import LogBounds, Positions, in_order
-from sparkpipeline.load.nextbatch import AVERAGE_BYTES, cut, limited, tasks_of
+from sparkpipeline.load.nextbatch import cut, limited, tasks_of
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.rangefetcher import first_columns
+from sparkpipeline.source.taskplan import AVERAGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

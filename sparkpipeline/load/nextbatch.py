@@ -19,8 +19,8 @@ from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.errors import OffsetOutOfRange, UnknownPartition
 from sparkpipeline.load.loadplan import LogBounds, Positions, in_order
 from sparkpipeline.ranges import OffsetRange, in_parts, limited_by_lag, packed, unit_of
+from sparkpipeline.source.taskplan import AVERAGE_BYTES
 
-AVERAGE_BYTES = 1024.0  # of a message of a topic that was never loaded
 LEAST_BYTES = 1 << 20  # a task costs some 50 ms: less than this is not worth one of its own
 
 
@@ -45,11 +45,10 @@ def due(
     starting: str = "earliest",
     out_of_range: str = "fail",
 ) -> Due:
-    """positions: where partitions stand; logs: of all partitions to load; missing: partitions that were loaded and that
-    the cluster has no more.
+    """Return what can be loaded now.
 
-    Raises OffsetOutOfRange and UnknownPartition: all that makes a plan which could never be executed is refused here,
-    before it is durable."""
+    positions: of the job; logs: of all partitions to load; missing: partitions that were loaded and do not exist any
+    more.  Raises OffsetOutOfRange and UnknownPartition, so that a plan that could never be executed is not stored."""
     ranges: list[OffsetRange] = []
     gaps: list[OffsetRange] = []
     fresh: dict[TopicPartition, int] = {}
@@ -79,7 +78,7 @@ def _missing(tp: TopicPartition) -> str:
             " goes on; out.of.range: earliest loads the others meanwhile"
         )
     return (
-        "was loaded before and the cluster has it no more; take it out of the job's topics, or say"
+        "was loaded before, and the cluster does not have it any more; take it out of the job's topics, or say"
         " out.of.range: earliest"
     )
 

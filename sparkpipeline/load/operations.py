@@ -358,8 +358,9 @@ def preview_compact(config: LoadConfig, spark: Any, wanted: CompactWanted) -> li
 
 
 def verify(ledger: Ledger, spark: Any | None, with_footers: bool = True) -> Verdict:
-    """Findings of the ledger's verify, and of kind footer: rows other than the manifest's, offsets outside of the range
-    in the file's name, a name that is no load's.  Reads only; no footers where the ledger does not tell the files."""
+    """Verify a ledger, and the footers of its files: other rows than in the manifest, offsets outside of the range in
+    the file's name, a name that a load does not give.  Reads only; without footers if the ledger cannot list its
+    files."""
     verdict = verifying.verify(ledger)
     if not with_footers:
         return verdict

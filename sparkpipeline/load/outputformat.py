@@ -71,7 +71,7 @@ def output_work(config: LoadConfig) -> dict[str, str]:
 
 
 def output_after(before: Mapping[str, str] | None, config: LoadConfig, spoken: Dialect) -> dict[str, str]:
-    """facts.output once a batch with files is done.  Columns that earlier files have, and these not, stay."""
+    """Return facts.output after a batch with files.  Columns that only earlier files have stay."""
     columns = columns_by_default(config.include_headers, spoken.partitions_by_broker)
     now = {name: f"{name} {kind}" for name, kind in columns.items() if name not in IN_FOLDERS}
     known = [] if before is None else before["columns"].split(", ")

@@ -83,7 +83,7 @@ def _runs(tasks: Iterable[int]) -> Iterator[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A portion that an earlier attempt finished.  seen: what the reader counted; files: their paths below the folder
+    """Portion that an earlier attempt finished.  seen: what the reader counted; files: their paths below the folder
     of the portion, and bytes."""
 
     portion: Portion
@@ -92,7 +92,7 @@ class Finished:
 
 
 class PortionFolder:
-    """The portions of one attempt.  staging: its folder; plan_hash: of the plan that it carries out."""
+    """Portions of one attempt.  staging: its folder; plan_hash: of the plan that it carries out."""
 
     def __init__(self, files: Files, staging: str, plan_hash: str, config: LoadConfig) -> None:
         self._files = files

@@ -30,7 +30,7 @@ LEAST_DIGITS = 12  # ms of 1973 and later
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """A live file with what its name says.  max_ms: no row of it is later (the hour's end where that is unknown)."""
+    """Live file with its parsed name.  max_ms: no row of it is later (the end of the hour if that is unknown)."""
 
     file: LiveFile
     name: FinalName
@@ -39,7 +39,8 @@ class LoadedFile:
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """ranges: one a partition, not cut; supersedes: final paths; kept: partitions that stay as they are, and why."""
+    """Result of planning a rewind.  ranges: one a partition, not cut; supersedes: files to replace; kept: partitions
+    that stay as they are, and why."""
 
     ranges: tuple[OffsetRange, ...]
     supersedes: tuple[LiveFile, ...]
@@ -47,7 +48,7 @@ class Rewind:
 
     @property
     def rows(self) -> int:
-        """Rows of the files that are replaced."""
+        """Return the rows of the files that are replaced."""
         return sum(file.rows for file in self.supersedes)
 
     @property
@@ -56,15 +57,15 @@ class Rewind:
 
     @property
     def hours(self) -> list[str]:
-        """Folders of hours that are touched."""
+        """Return the folders of hours that change."""
         return sorted({file.final.rpartition("/")[0] for file in self.supersedes})
 
 
 def time_of(text: str, option: str = "--to") -> int:
-    """Milliseconds since 1970 of 2026-01-01T10:00Z, of the same without a zone (UTC) or with one, or of a number.
+    """Return milliseconds since 1970 of a time: 2026-01-01T10:00Z, with another zone or none (UTC), or a number.
 
-    Raises OptionRefused, also for a number that may be meant for a day (20260101) or for seconds: it would rewind
-    to the beginning."""
+    Raises OptionRefused, also for a number that may be a day (20260101) or seconds: it would rewind to the
+    beginning."""
     text = text.strip()
     if (ms := decimal_int(text)) is not None:
         if text != "0" and len(text) < LEAST_DIGITS:

@@ -45,7 +45,7 @@ class TopicTimes:
         return self.latest_ms is None or self.in_1970
 
     def sentence(self, rule: HourRule) -> str:
-        """Say what is odd about these times, and "" where nothing is."""
+        """Return a sentence if these times are odd, else ""."""
         rows, where = counted(self.rows, "row", form=","), "in the hour of the plan"
         if self.in_1970 and self.latest_ms is not None:
             helps = f": does it hold seconds? time.unit says {rule.unit}" if rule.source == FIELD else ""

@@ -11,16 +11,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from groundwork.options import OptionError, load, option, warnings_of
-from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire.compression import CODECS
 from kafkawire.dialects import dialect
 from kafkawire.securityoptions import broker_security_problems
 from kafkawire.topicnames import why_never_written
-from producer.config import ProducerConfig, brokers, codec
-from sparkpipeline import brokersecurity
-from sparkpipeline.brokersecurity import KafkaSecurityOptions
-from sparkpipeline.cluster.access import AUTO, ClusterAccess, release_or_auto
+from producer.config import ProducerConfig, codec
+from sparkpipeline.cluster.access import AUTO, ClusterAccess
+from sparkpipeline.driver import queryoptions
+from sparkpipeline.driver.queryoptions import QueryOptions
 from sparkpipeline.errors import OptionRefused
 
 WHERE = "kafka08 sink"
@@ -41,7 +40,7 @@ REFUSED = {
     "kafka.value.serializer": _BYTES,
     "kafka.serializer.class": _BYTES,
     "kafka.key.serializer.class": _BYTES,
-    **brokersecurity.REFUSED,
+    **queryoptions.REFUSED,
     "kafka.interceptor.classes": "nothing may change messages on the way",
     "kafka.transactional.id": "brokers know transactions from 0.11 on; this sink writes at least once",
     "kafka.kafka.version": "the option protocol says what the brokers speak",
@@ -88,30 +87,13 @@ def partitioner(raw: object) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(KafkaSecurityOptions):
+class SinkOptions(QueryOptions):
     """Options that a query writes with.  Make it with SinkOptions.of."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
     REFUSED: ClassVar[Mapping[str, str]] = REFUSED
     ONLY: ClassVar[Mapping[str, tuple[str, str]]] = ONLY
 
-    bootstrap: tuple[tuple[str, int], ...] = option(
-        "kafka.bootstrap.servers", (), "brokers to ask first, host:port,host:port; one that answers is enough",
-        old="kafka.metadata.broker.list", kind=brokers,
-    )  # fmt: skip
-    zookeeper_connect: str | None = option(
-        "zookeeper.connect", None,
-        "the cluster's ZooKeeper instead, host:port,host:port/chroot; only the driver asks it",
-        old="kafka.zookeeper.connect", kind=connect_string,
-    )  # fmt: skip
-    zookeeper_timeout_ms: int = option(
-        "zookeeper.session.timeout.ms", 10000, "how long ZooKeeper may take to answer", "ms", least=100
-    )
-    protocol: str = option(
-        "protocol", "auto", "what the brokers speak: auto asks one; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 say it",
-        kind=release_or_auto,
-    )  # fmt: skip
-    client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us")
     topic: str | None = option(
         "topic", None, "where every row goes, whatever its column topic says; without it the column is needed"
     )
@@ -159,7 +141,7 @@ class SinkOptions(KafkaSecurityOptions):
         "kafka.delivery.timeout.ms", 120000, "how long a row may take, with all its tries", "ms", least=1
     )
     topic_wait_ms: int = option(
-        "kafka.topic.wait.ms", 10000, "how long a topic or partition that is missing is waited for", "ms",
+        "kafka.topic.wait.ms", 10000, "how long to wait for a topic or partition that does not exist", "ms",
         old="kafka.max.block.ms", least=0,
     )  # fmt: skip
     message_max_bytes: int = option(
@@ -180,7 +162,7 @@ class SinkOptions(KafkaSecurityOptions):
 
     @staticmethod
     def of(options: Mapping[str, str]) -> SinkOptions:
-        """The options of a query; names in any case.  Raises OptionRefused, naming option and value."""
+        """Return the options of a query; names in any case.  Raises OptionRefused, naming option and value."""
         try:
             return load(SinkOptions, options, WHERE, jvm=True)
         except OptionError as exc:

@@ -9,7 +9,7 @@ decides about each response, as in the mirror.  Requests go out when enough has 
 their answers are taken in before the next ones go: so the caller's own work and the brokers' overlap, and at most
 queue.buffering.max.bytes and one part more are in memory.
 
-Metadata is asked for all topics: the brokers never hear the name of one that does not exist, and so create none.
+Metadata is requested for all topics, never by name, which could create a topic.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class TaskSender:
                 option="kafka.acks",
             )
         self.stored: Counter[TopicPartition] = Counter()  # rows (of parts: their count) that were acknowledged
-        self.may_repeat = 0  # rows that were sent again without anybody knowing whether they had been stored
+        self.may_repeat = 0  # rows that were sent again after an unknown outcome
         self.called = called
-        self.failure: NotDelivered | None = None  # the first; nothing is sent any more from then on
+        self.failure: NotDelivered | None = None  # the first; nothing is sent after it
         self._dialect = access.spoken
         self._config = config
         self._tell, self._watch, self._now, self._sleep = tell, watch, now, sleep

@@ -148,39 +148,26 @@ def _checked(
     """Return the range as it can be read now.  Raises before any task begins if it cannot be read."""
     if first <= begin <= finish <= last:
         return tp, begin, finish
+    where, bounds = {"topic": tp.topic, "partition": tp.partition}, {"earliest": first, "latest": last}
     if begin > finish and begin <= last:
-        where = {"topic": tp.topic, "partition": tp.partition, "earliest": first, "latest": last}
-        raise OptionRefused(f"begins at {begin}, behind its end {finish}", **where)
+        raise OptionRefused(f"begins at {begin}, behind its end {finish}", **where, **bounds)
+    if strict and begin < first:
+        raise DataLoss(
+            f"messages from {begin} are requested, and the log begins at {first}; failOnDataLoss=false reads what is"
+            " left",
+            **where, requested=begin, **bounds,
+        )  # fmt: skip
     if strict:
-        raise _gone(tp, begin, first, last) if begin < first else _not_there(tp, max(begin, finish), first, last)
+        until = max(begin, finish)
+        raise OffsetOutOfRange(
+            f"messages up to {until} are requested, and the log ends at {last}; failOnDataLoss=false reads what is"
+            " there",
+            **where, requested=until, **bounds,
+        )  # fmt: skip
     start = min(max(begin, first), last)
     until = max(min(finish, last), start)
-    log.warning("%s: [%d, %d) was asked for, [%d, %d) is there and is read", tp, begin, finish, start, until)
+    log.warning("%s: [%d, %d) was requested; reading [%d, %d), which is there", tp, begin, finish, start, until)
     return tp, start, until
-
-
-def _gone(tp: TopicPartition, requested: int, first: int, last: int) -> DataLoss:
-    return DataLoss(
-        f"messages from {requested} on are asked for, and the log begins at {first}; failOnDataLoss=false reads what is"
-        " left",
-        topic=tp.topic,
-        partition=tp.partition,
-        requested=requested,
-        earliest=first,
-        latest=last,
-    )
-
-
-def _not_there(tp: TopicPartition, requested: int, first: int, last: int) -> OffsetOutOfRange:
-    return OffsetOutOfRange(
-        f"messages up to {requested} are asked for, and the log ends at {last}; failOnDataLoss=false reads what is"
-        " there",
-        topic=tp.topic,
-        partition=tp.partition,
-        requested=requested,
-        earliest=first,
-        latest=last,
-    )
 
 
 # ---- times -----------------------------------------------------------------------------------------------------------

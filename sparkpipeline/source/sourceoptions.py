@@ -21,15 +21,14 @@ from typing import ClassVar, Literal, Self, cast
 
 from groundwork.options import OptionError, given, load, option, specs, spelled, warnings_of
 from groundwork.optionvalues import filled
-from groundwork.zkconnect import connect_string
 from groundwork.zksecurity import security_problems
 from kafkawire import optiontypes
 from kafkawire.dialects import Dialect, dialect
 from kafkawire.model import Broker, TopicPartition
 from kafkawire.securityoptions import broker_security_problems
-from sparkpipeline import brokersecurity
-from sparkpipeline.brokersecurity import KafkaSecurityOptions
-from sparkpipeline.cluster.access import AUTO, release_or_auto
+from sparkpipeline.cluster.access import AUTO
+from sparkpipeline.driver import queryoptions
+from sparkpipeline.driver.queryoptions import READ_COMMITTED, QueryOptions, headers_option, isolation_option
 from sparkpipeline.errors import OptionRefused
 from sparkpipeline.ranges import OffsetRange, parse_ranges
 from sparkpipeline.reading.readoptions import Fallback, ReadOptions
@@ -40,7 +39,6 @@ from sparkpipeline.source.taskplan import PACK_BYTES
 log = logging.getLogger(__name__)
 
 WHERE = "kafka08"
-READ_COMMITTED = "read_committed"
 BROKERS = "kafka.broker.list"
 PLAN = "sparkpipeline.plan"  # the option of a plan that a job of this package hands over (exactplan.py)
 SECRET = "sparkpipeline.secret"  # and its passwords, TLS and login; Spark redacts what is called so
@@ -52,7 +50,7 @@ REFUSED = {
     "kafka.key.deserializer": _BYTES,
     "kafka.value.deserializer": _BYTES,
     "kafka.deserializer.class": _BYTES,
-    **brokersecurity.REFUSED,
+    **queryoptions.REFUSED,
     "kafka.enable.auto.commit": "Spark keeps the offsets; nothing is committed",
     "kafka.auto.commit.enable": "Spark keeps the offsets; nothing is committed",
     "kafka.interceptor.classes": "nothing may change messages on the way",
@@ -137,37 +135,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(KafkaSecurityOptions):
+class SourceOptions(QueryOptions):
     """Options of a query over topics.  Make it with checked_options()."""
 
     JVM_ONLY: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
     REFUSED: ClassVar[Mapping[str, str]] = REFUSED
 
     # ---- the cluster
-    bootstrap: tuple[tuple[str, int], ...] = option(
-        "kafka.bootstrap.servers",
-        (),
-        "brokers to ask first, host:port,host:port; one that answers is enough",
-        old="kafka.metadata.broker.list",
-        kind=optiontypes.brokers,
-    )
-    zookeeper_connect: str | None = option(
-        "zookeeper.connect",
-        None,
-        "the cluster's ZooKeeper, host:port,host:port/chroot: instead of kafka.bootstrap.servers, and for a group that"
-        " keeps its offsets there; only the driver asks it.  Needed for Kafka 0.7, whose brokers and partitions nobody"
-        " else knows",
-        old="kafka.zookeeper.connect",
-        kind=connect_string,
-    )
-    zookeeper_timeout_ms: int = option(
-        "zookeeper.session.timeout.ms",
-        10000,
-        "how long ZooKeeper may take to answer",
-        "ms",
-        old="kafka.zookeeper.session.timeout.ms",
-        least=100,
-    )
     brokers: tuple[Broker, ...] = option(
         "kafka.broker.list",
         (),
@@ -175,14 +149,6 @@ class SourceOptions(KafkaSecurityOptions):
         " names, id:host:port,id:host:port",
         kind=optiontypes.numbered_brokers,
     )
-    protocol: str = option(
-        "protocol",
-        "auto",
-        "what the brokers speak: auto asks them; 0.8, 0.9, 0.10 or a release such as 0.8.2.2 or 3.9 say it.  0.7 must"
-        " be said: its brokers do not answer",
-        kind=release_or_auto,
-    )
-    client_id: str = option("kafka.client.id", "sparkpipeline", "how the brokers' logs name us", kind=filled)
     socket_timeout_ms: int = option(
         "kafka.socket.timeout.ms",
         30000,
@@ -283,19 +249,8 @@ class SourceOptions(KafkaSecurityOptions):
     )
 
     # ---- rows
-    include_headers: bool = option(
-        "includeHeaders",
-        False,
-        "a column headers, array<struct<key:string,value:binary>>; null where a message has none, as before Kafka 0.11,"
-        " which brought them",
-    )
-    isolation: str = option(
-        "kafka.isolation.level",
-        READ_COMMITTED,
-        "messages of transactions (0.11 and later): read_committed leaves out those of aborted ones and ends before"
-        " those that are not over; read_uncommitted, which is Spark's own default, reads all",
-        choices=(READ_COMMITTED, "read_uncommitted"),
-    )
+    include_headers: bool = headers_option("includeHeaders")
+    isolation: str = isolation_option("kafka.isolation.level")
     timestamp_fallback: str = option(
         "timestampFallback",
         "none",
@@ -327,7 +282,7 @@ class SourceOptions(KafkaSecurityOptions):
 
     # ---- tasks
     min_partitions: int | None = option(
-        "minPartitions", None, "at least about so many tasks: large partitions are split", least=1
+        "minPartitions", None, "minimum number of tasks, about: large partitions are split", least=1
     )
     max_records: int | None = option(
         "maxRecordsPerPartition", None, "most offsets in a task: larger ranges are split", least=1
@@ -354,10 +309,14 @@ class SourceOptions(KafkaSecurityOptions):
         least=1,
     )  # fmt: skip
     min_offsets_per_trigger: int | None = option(
-        "minOffsetsPerTrigger", None, "a micro-batch waits for so many, but not longer than maxTriggerDelay", least=1
+        "minOffsetsPerTrigger", None, "fewest offsets of a micro-batch, unless maxTriggerDelay is over", least=1
     )
     max_trigger_delay_ms: int = option(
-        "maxTriggerDelay", 900000, "how long: a number with ms, s, m, h or d, such as 15m", "ms", kind=delay_type
+        "maxTriggerDelay",
+        900000,
+        "how long minOffsetsPerTrigger waits: a number with ms, s, m, h or d, such as 15m",
+        "ms",
+        kind=delay_type,
     )
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger", None, "most bytes in a micro-batch, by the average size of messages", "bytes", least=1
@@ -449,7 +408,7 @@ _COUNTED = {  # options that count messages by their offsets, and what does so b
 
 
 def checked_options(options: Mapping[str, str], streaming: bool | None) -> SourceOptions:
-    """The options of a query.  Raises OptionRefused with all that is wrong.
+    """Return the checked options of a query.  Raises OptionRefused with all problems.
 
     options    names in any case; Spark's dictionary or a plain one
     streaming  whether they are a stream's; None: not known yet, so what only one of the two refuses passes
@@ -471,7 +430,7 @@ def checked_options(options: Mapping[str, str], streaming: bool | None) -> Sourc
 
 
 def _strict(values: Mapping[str, str]) -> None:
-    """Raises OptionRefused for an option of ours where strictCompat is on."""
+    """Raise OptionRefused for an option that Spark does not have, if strictCompat is set."""
     if values.get("strictCompat", "").strip().lower() != "true":
         return
     extras = sorted(values.keys() - OF_SPARK - WITHOUT_EFFECT.keys() - PASSED_OVER)
@@ -606,7 +565,7 @@ def _of_release(options: SourceOptions) -> Iterator[str]:
 
 
 def _of_strangers(options: SourceOptions, spoken: Dialect) -> Iterator[str]:
-    """Brokers that do not know each other: where they and their partitions are found."""
+    """Yield problems of finding brokers that do not describe each other."""
     what = f"brokers of Kafka {spoken.release} tell nothing of each other"
     if options.bootstrap:
         yield f"option 'kafka.bootstrap.servers': {what}: zookeeper.connect finds them"
@@ -630,7 +589,7 @@ def _refused(read: Callable[[], object]) -> Iterator[str]:
 
 
 def _bound(read: Callable[[], Bound]) -> Bound | None:
-    """The bound, or None if its text cannot be read."""
+    """Return the bound, or None if its text cannot be read."""
     try:
         return read()
     except OptionRefused:

@@ -93,7 +93,7 @@ class Lineage:
                 self._compacted(batch)
 
     def _compacted(self, batch: Batch) -> None:
-        """Compaction keeps rows in their folder: the new files of a folder hold what its old files held."""
+        """Record a compaction: the new files of a folder have the rows of its old files."""
         old, new = _by_folder(batch.supersedes), _by_folder(batch.files)
         for where in old.keys() & new.keys():
             self._heirs.update(dict.fromkeys(old[where], new[where]))

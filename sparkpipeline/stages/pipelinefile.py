@@ -136,7 +136,7 @@ class Stage(Options):
 
 @dataclass(frozen=True, slots=True)
 class PipelineFile(Options):
-    """The whole file."""
+    """Pipeline as its file describes it."""
 
     name: str = option("name", "pipeline", "what Spark's pages and reports call it")
     base: str = option(

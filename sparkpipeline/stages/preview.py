@@ -158,7 +158,7 @@ def _amounts(planner: Planner, plan: Plan) -> dict[str, Any]:
 
 
 def _numbers(numbers: Iterable[int]) -> str:
-    """1-3, 7"""
+    """Return numbers as ranges: 1-3, 7."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:

@@ -142,7 +142,7 @@ def test_what_is_missing_is_told_by_the_options_of_the_command():
 
 def test_chunks_cover_a_lane_and_go_on_behind_a_mark():
     assert [(c.start, c.until) for c in LANES[0].chunks(10)] == [(10, 20), (20, 30), (30, 35)]
-    assert list(LANES[0].chunks(10, 2)) == [Chunk(0, 2, 30, 35)]
+    assert list(LANES[0].chunks(10, Done.after(None, Chunk(0, 1, 20, 30), Copied(10, 10), 0))) == [Chunk(0, 2, 30, 35)]
     assert list(LANES[1].chunks(10)) == []
 
 
@@ -236,7 +236,7 @@ def test_damage_behind_the_range_does_not_stop_its_copy(codec):
     columns = message_set.index()
     made = parts(message_set, columns, 20, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec)
     assert content(made) == list(range(10, 20))
-    with pytest.raises(CorruptData, match="what precedes it is copied"):
+    with pytest.raises(CorruptData, match="the messages before it are copied"):
         list(parts(message_set, columns, 25, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec))
 
 

@@ -110,13 +110,13 @@ def boundary(tp: TopicPartition, known: int, at: int, until: int) -> int:
 
 
 def test_chunks_of_bytes_end_where_entries_do_and_go_on_behind_the_last_mark() -> None:
-    assert list(LANE.byte_chunks(300, None, boundary)) == [
+    assert list(LANE.chunks(300, None, boundary)) == [
         Chunk(3, 0, 100, 410), Chunk(3, 1, 410, 900)
     ]  # fmt: skip
-    assert [(one.start, one.until) for one in LANE.byte_chunks(1, None, boundary)] == list(itertools.pairwise(ENTRIES))
+    assert [(one.start, one.until) for one in LANE.chunks(1, None, boundary)] == list(itertools.pairwise(ENTRIES))
     done = Done(lane=3, chunk=4, start=290, until=415, total_messages=1, total_bytes=1, total_kept=0,
                 total_may_repeat=0, total_resyncs=0, target_until=9, done_ms=0)  # fmt: skip
-    assert list(LANE.byte_chunks(1000, done, boundary)) == [Chunk(3, 5, 415, 900)]
+    assert list(LANE.chunks(1000, done, boundary)) == [Chunk(3, 5, 415, 900)]
     assert LANE.target_tp == TopicPartition("t", 2)
 
 

@@ -14,10 +14,10 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 
 from groundwork.options import Secret
 from kafkawire.net.security import Sasl, Security
-from sparkpipeline import brokersecurity
 from sparkpipeline.backfill.backfillplan import SECRETS
 from sparkpipeline.cluster.access import ClusterAccess
 from sparkpipeline.datasource import Kafka08DataSource
+from sparkpipeline.driver import queryoptions
 from sparkpipeline.reading.readoptions import ReadOptions
 from sparkpipeline.source.exactplan import ExactPlan
 from sparkpipeline.source.sourceoptions import PLAN, SECRET
@@ -113,4 +113,4 @@ def test_an_exact_plan_has_its_passwords_beside_it_by_a_name_that_spark_redacts(
 
 
 def test_a_backfill_writes_none_of_them_down() -> None:
-    assert set(SECRETS) == {"zookeeper.auth", "zookeeper.ssl.key.password", *brokersecurity.SECRETS}
+    assert set(SECRETS) == {"zookeeper.auth", "zookeeper.ssl.key.password", *queryoptions.SECRETS}
