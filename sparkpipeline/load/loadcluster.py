@@ -138,7 +138,7 @@ def sampled_averages(brokers: Brokers, ranges: Iterable[OffsetRange], cap_bytes:
     for rng in () if offsets_are_bytes(brokers) else ranges:
         if rng.topic not in largest or rng.count > largest[rng.topic].count:
             largest[rng.topic] = rng
-    sampled = {topic: first_columns(rng, brokers.access, cap_bytes) for topic, rng in largest.items()}
+    sampled = {topic: first_columns(brokers, rng, cap_bytes) for topic, rng in largest.items()}
     return {topic: _average(columns) for topic, columns in sampled.items() if columns is not None}
 
 

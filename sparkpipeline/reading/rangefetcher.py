@@ -60,7 +60,7 @@ def read_sets(rng: OffsetRange, access: ClusterAccess, options: ReadOptions) -> 
             yield message_set
 
 
-def first_columns(rng: OffsetRange, access: ClusterAccess, fetch_bytes_cap: int = SAMPLE_BYTES_CAP) -> Columns | None:
+def first_columns(brokers: Brokers, rng: OffsetRange, fetch_bytes_cap: int = SAMPLE_BYTES_CAP) -> Columns | None:
     """Return the first messages of a range, as a sample; None if there are none, or they cannot be read.
 
     fetch_bytes_cap: how far a fetch grows for a large message.  Whatever is wrong, the task that reads the range meets
@@ -74,9 +74,9 @@ def first_columns(rng: OffsetRange, access: ClusterAccess, fetch_bytes_cap: int 
         patience_ms=SAMPLE_PATIENCE_MS,
     )
     try:
-        with closing(read_sets(replace(rng, until=rng.start + 1), access, options)) as sets:
+        with closing(RangeFetcher([replace(rng, until=rng.start + 1)], brokers, options).sets()) as sets:
             # The first columns are enough: a set may open to gigabytes.
-            return next((found for each in sets for found in each.pieces(False) if len(found)), None)
+            return next((found for _, each in sets for found in each.pieces(False) if len(found)), None)
     except (PipelineError, LibraryMissing, WireError):
         return None
 
@@ -180,14 +180,18 @@ class RangeFetcher:
 
     def sets(self) -> Generator[tuple[int, MessageSet], None, None]:
         """Yield each set with the number of its range.  Raises the exceptions of read_sets, with all coordinates."""
-        for number, cursor in enumerate(self._cursors):
-            cursor.begin(self._now())
-            while not cursor.done:
-                found = self._next(cursor)
-                if found is not None:
-                    self._ask_ahead(number)
-                    yield number, found
-            self._kept_back[cursor.range] = cursor.kept_back
+        try:
+            for number, cursor in enumerate(self._cursors):
+                cursor.begin(self._now())
+                while not cursor.done:
+                    found = self._next(cursor)
+                    if found is not None:
+                        self._ask_ahead(number)
+                        yield number, found
+                self._kept_back[cursor.range] = cursor.kept_back
+        finally:
+            if self._asked is not None:  # the next user of the links would take its response for another
+                self._brokers.links.close(PURPOSE)
 
     def _next(self, cursor: RangeCursor) -> MessageSet | None:
         """Return the next set; None after another response, which is handled."""

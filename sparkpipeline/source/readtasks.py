@@ -145,18 +145,19 @@ def sample_sizes(ranges: Sequence[OffsetRange], access: ClusterAccess) -> dict[T
         if rng.count > 0 and (rng.topic not in largest or rng.count > largest[rng.topic].count):
             largest[rng.topic] = rng
     asked = sorted(largest.values(), key=lambda rng: -rng.count)[:MAX_SAMPLED_TOPICS]
-    known = {rng.topic: size for rng in asked if (size := _size(rng, access)) is not None}
+    with Brokers(access, {rng.tp: rng.leader for rng in asked if rng.leader is not None}) as brokers:
+        known = {rng.topic: size for rng in asked if (size := _size(brokers, rng)) is not None}
     others = sum(known.values()) / len(known) if known else AVERAGE_BYTES
     return {rng.tp: known.get(rng.topic, others) for rng in ranges}
 
 
-def _size(rng: OffsetRange, access: ClusterAccess) -> float | None:
+def _size(brokers: Brokers, rng: OffsetRange) -> float | None:
     """Return the average bytes per offset; None if nothing can be read.
 
     Gaps count as offsets, because ranges are measured in offsets, too."""
     from sparkpipeline.reading.rangefetcher import first_columns  # imported here: only where something is measured
 
-    columns = first_columns(rng, access)
+    columns = first_columns(brokers, rng)
     if columns is None:
         return None
     content = sum(max(size, 0) for column in (columns.key_size, columns.value_size) for size in column)

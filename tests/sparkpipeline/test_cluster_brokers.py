@@ -179,6 +179,17 @@ def test_a_log_without_timestamps_is_not_refined(cluster: FakeCluster) -> None:
             first_since(brokers, OffsetRange("t", 0, 9, 12), 10**15)
 
 
+def test_what_was_fetched_ahead_for_one_log_is_not_taken_for_an_answer_about_another(cluster: FakeCluster) -> None:
+    """The response to the request ahead was still to come, and the next search took it for its own."""
+    cluster.move("t", 1, 1)
+    for partition in (0, 1):
+        for _ in range(6):
+            cluster.append("t", partition, entry(b"x" * (1 << 20)))
+    with opened(cluster) as brokers:
+        assert first_since(brokers, OffsetRange("t", 0, 0, 11), 0) == 0
+        assert first_since(brokers, OffsetRange("t", 1, 0, 6), 0) == 0
+
+
 def test_refining_follows_a_leader_that_moves(cluster: FakeCluster) -> None:
     with opened(cluster) as brokers:
         brokers.view()
