@@ -20,10 +20,10 @@ from typing import Any
 from groundwork.tasks import connect, now, sleep
 from kafkawire.cluster import recordbatches
 from kafkawire.cluster.client import KafkaClient
-from kafkawire.cluster.fetches import Wanted, fetch_answered
 from kafkawire.cluster.listoffsets import EARLIEST, LATEST
 from kafkawire.cluster.metadata import Unreachable
 from kafkawire.cluster.recordbatches import LogBatches
+from kafkawire.cluster.refetch import Wanted, fetch_answered
 from kafkawire.cluster.release import BrokerRelease, asked_ranges, release_of
 from kafkawire.dialects import expected, release_number
 from kafkawire.errors import LinkLost, error_info

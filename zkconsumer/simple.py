@@ -22,9 +22,9 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from kafkawire.cluster.fetches import Wanted, fetch_answered
 from kafkawire.cluster.listoffsets import DEBUGGING, EARLIEST, LATEST, ask_offsets
 from kafkawire.cluster.metadata import read_reply
+from kafkawire.cluster.refetch import Wanted, fetch_answered
 from kafkawire.cluster.versions import ClusterVersions
 from kafkawire.cluster.view import ClusterView
 from kafkawire.dialects import Dialect, Store

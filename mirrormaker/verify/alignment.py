@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from kafkawire.matching import SOURCE, TARGET, Side
+from kafkawire.unmatched import SOURCE, TARGET, Side
 
 HEAD = 2000  # messages of a beginning
 LOOKED_AT = 64  # messages from a place on

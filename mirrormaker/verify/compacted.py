@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-from kafkawire.matching import SOURCE, TARGET, Side
+from kafkawire.unmatched import SOURCE, TARGET, Side
 from mirrormaker.verify.matching import KEPT, Matched, Odd, Place
 
 KEYS = 1 << 19  # of one side at a time

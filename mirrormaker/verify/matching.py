@@ -19,7 +19,7 @@ Partitions keep their order, so what lies before the first message that both hav
     missing        before the first source offset whose message the cut target partition has
     foreign        before the first target offset whose message the cut source has
 
-Rows are matched by kafkawire.matching; the first of equal messages are missing where a target log was cut.
+Rows are matched by kafkawire.unmatched; the first of equal messages are missing where a target log was cut.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kafkawire.fingerprints import HAS_NUMPY, MASK
-from kafkawire.matching import SOURCE, TARGET, Side, unmatched
+from kafkawire.unmatched import SOURCE, TARGET, Side, unmatched
 
 ROWS = 1 << 19  # rows of one side, about, that are kept and matched at once; in pure Python a quarter of it
 BITS = 20

@@ -25,8 +25,8 @@ from kafkawire.columns import as_list
 from kafkawire.dialects import expected
 from kafkawire.errors import BrokerError, LinkLost
 from kafkawire.fingerprints import Hashed, hashed, key_hashes, whole_hashed
-from kafkawire.matching import SOURCE, TARGET, Side
 from kafkawire.model import PartitionId, TopicPartition
+from kafkawire.unmatched import SOURCE, TARGET, Side
 from mirrormaker.config import Configuration, route_rules
 from mirrormaker.deadletter import DeadLetter, NoDeadLetter
 from mirrormaker.deadletter import read as read_letter

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from groundwork.jsontext import json_value
 from groundwork.sentences import iso_ms
-from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.audittasks import Reading
 from sparkpipeline.audit.windows import Windows
 from sparkpipeline.cluster.access import ClusterAccess

@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.audittasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
 from sparkpipeline.audit.differences import (

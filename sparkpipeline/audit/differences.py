@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from kafkawire.matching import SOURCE, TARGET
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.messagematching import BEHIND, CUT, DUPLICATED, FOREIGN, MISSING, GroupKey, MessageGroup
 from sparkpipeline.audit.windows import label

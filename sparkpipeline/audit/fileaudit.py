@@ -19,7 +19,6 @@ from typing import Any
 
 from groundwork.sentences import counted
 from kafkawire.fingerprints import MASK
-from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
 from sparkpipeline.audit.auditbounds import Side
 from sparkpipeline.audit.audittasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for

@@ -1,6 +1,6 @@
 """Matching of messages of two logs, one by one, by their hashes.  Pure; runs in tasks, each with a share of all hashes.
 
-kafkawire.matching finds the unmatched ones.  A duplicate gets the window of its twin in the source, which aligns
+kafkawire.unmatched finds the unmatched ones.  A duplicate gets the window of its twin in the source, which aligns
 offsets of the target with the source's by content.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from kafkawire.matching import SOURCE, TARGET, unmatched
+from kafkawire.unmatched import SOURCE, TARGET, unmatched
 
 MISSING, DUPLICATED, FOREIGN = "missing", "duplicated", "foreign"  # as verify of a mirror counts them
 

@@ -11,7 +11,7 @@ import click
 
 from groundwork.commands import Command, output_option
 from groundwork.output import EXIT, write
-from kafkawire.matching import SOURCE, TARGET
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.auditbounds import (
     Limit,
     Side,

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from kafkawire.fingerprints import MASK
-from kafkawire.matching import SOURCE, TARGET
+from kafkawire.unmatched import SOURCE, TARGET
 from mirrormaker.verify.matching import PASSES, Cut, Matched, Place, Rows, Shares, Tally, match
 
 both_forms = pytest.mark.parametrize("vector", [True, False], ids=["numpy", "python"])

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from kafkawire.dialects import dialect
-from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.unmatched import SOURCE, TARGET
 from mirrormaker.commands.verifyflags import moment_ms
 from mirrormaker.partitioning import Numbering
 from mirrormaker.routes import RouteRules

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from kafkawire.fingerprints import hashed
 from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
-from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import MessageSet
 from sparkpipeline.audit.audittasks import AuditPiece, Reading
 from sparkpipeline.audit.figures import Figures, add

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkawire.matching import SOURCE, TARGET
 from kafkawire.model import TopicPartition
 from sparkpipeline.audit.auditbounds import Limit, check_limits, parse_limit, ranges_of, windows_of
 from sparkpipeline.audit.audittasks import LEAST, MOST, dealt, pieces, size_for

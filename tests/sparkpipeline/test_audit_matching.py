@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkawire.matching import SOURCE, TARGET
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.differences import Scope, by_scope, from_groups, unequal
 from sparkpipeline.audit.figures import Figures
 from sparkpipeline.audit.messagematching import MatchedEnds, MessageGroup, Pack, grouped, match

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from groundwork.output import EXIT
-from kafkawire.matching import SOURCE, TARGET
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.auditbounds import Limit, Side, look
 from sparkpipeline.audit.windows import label
 from sparkpipeline.commands.backfill import _request

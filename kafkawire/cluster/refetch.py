@@ -1,4 +1,4 @@
-"""Fetches with retries for the partitions that a response left out (kafkawire.errors.NOT_ANSWERED)."""
+"""Fetches that are repeated for the partitions that a response left out (kafkawire.errors.NOT_ANSWERED)."""
 
 from __future__ import annotations
 
