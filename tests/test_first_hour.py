@@ -6,8 +6,8 @@ import fcntl
 import os
 import re
 import shlex
-import signal
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from groundwork.options import OptionError
 from localkafka import detached
 from localkafka.load import Load, Mixture
+from localkafka.waiting import wait_until
 from producer.producer import Producer
 from tests.docpages import ROOT, blocks, section, text_of
 from tests.fakes.broker import FakeCluster
@@ -43,8 +44,23 @@ def test_every_block_of_commands_is_a_door():
     assert {block.language for block in blocks("first-hour.md")} == {"sh", "python"}
 
 
+# Ends what a run of the doors leaves, once its standard input ends: also after a signal that ended pytest.
+ENDING = """
+import os, signal, sys
+from localkafka import detached
+sys.stdin.read()
+try:
+    os.killpg(int(sys.argv[1]), signal.SIGKILL)
+except ProcessLookupError:
+    pass
+for name in set(sys.argv[2:]) & set(detached.names()):
+    detached.stop(name)
+"""
+
+
 def run(script: str, folder: Path, timeout_s: float) -> tuple[str, list[str]]:
-    """Run a script in a shell in the checkout.  Return its output, and the commands whose exit code was not 0."""
+    """Run a script in a shell in the checkout.  Return its output, and the commands whose exit code was not 0.  Neither
+    its processes nor its clusters outlive the call, or this process."""
     failed = folder / "failed"
     trap = f"""trap 'echo "$?: $BASH_COMMAND" >> {shlex.quote(str(failed))}' ERR\n"""
     shell = subprocess.Popen(
@@ -57,13 +73,30 @@ def run(script: str, folder: Path, timeout_s: float) -> tuple[str, list[str]]:
         text=True,
         start_new_session=True,
     )
+    words = [sys.executable, "-c", ENDING, str(shell.pid), *CLUSTERS]
+    ending = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, start_new_session=True)
     try:
         printed, _ = shell.communicate(timeout=timeout_s)
     finally:
-        if shell.poll() is None:
-            os.killpg(shell.pid, signal.SIGKILL)
-            shell.wait()
+        ending.communicate(timeout=90)
+        shell.wait()
+    assert ending.returncode == 0
     return printed, failed.read_text().splitlines() if failed.exists() else []
+
+
+def test_a_script_ends_with_the_process_that_ran_it(tmp_path: Path):
+    """As where pytest gets SIGTERM: the shell would go on to start clusters."""
+    program = f"""
+import sys
+from pathlib import Path
+from tests.test_first_hour import run
+run("echo $$ > pid.draft; mv pid.draft pid; sleep 60", Path({str(tmp_path)!r}), 60)
+""".replace("pid", str(tmp_path / "pid"))
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as ran:
+        wait_until(lambda: (tmp_path / "pid").exists(), 60, "the script to begin")
+        ran.terminate()
+    shell = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not Path(f"/proc/{shell}").exists(), 60, "the script to end")
 
 
 @pytest.mark.real
@@ -74,11 +107,7 @@ def test_the_three_doors_open(tmp_path: Path):
     with (Path(tempfile.gettempdir()) / "first-hour.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the tests on this machine has the same names and ports
         assert not CLUSTERS & set(detached.names()), "a reader's own clusters run here: stop them"
-        try:
-            printed, failed = run("".join(f"echo '== {name}'\n{block}" for name, block in DOORS.items()), tmp_path, 540)
-        finally:
-            for name in CLUSTERS & set(detached.names()):  # where the last block was not reached
-                detached.stop(name)
+        printed, failed = run("".join(f"echo '== {name}'\n{block}" for name, block in DOORS.items()), tmp_path, 540)
     assert [each for each in failed if not re.fullmatch(r"143: wait \$\w+", each)] == [], printed
     said = dict(re.findall(r"^== (\w+)\n(.*?)(?=^== |\Z)", printed, re.DOTALL | re.MULTILINE))
     assert re.search(r"^orders +\d+ +\d+ +\d+ +0 .* sound$", said["mirror"], re.MULTILINE), said["mirror"]
