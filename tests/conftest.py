@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
+import re
 import shutil
 import signal
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,10 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # A driver lives for seconds: what the compiler of C2 and three collecting threads take is another test's time.
 os.environ.update({**quick_spark(), **os.environ})
 
+# Hypothesis measures by the clock how long examples take to draw, and other tests have the cores meanwhile.
+hypothesis.settings.register_profile("loaded", suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("loaded")
+
 ROOT = Path(__file__).resolve().parent.parent
 # What tools and Python itself keep beside the code; .gitignore has them.
 KEPT = {"__pycache__", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
@@ -56,12 +62,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# A file of tests is not imported where the -m of `make` wants none of it: each worker would import all.
+REAL_ALONE = re.compile(r"^pytestmark = .*\bmark\.real\b", re.MULTILINE)
+SOME_REAL = re.compile(r"\bmark\.real\b|\b(kind|broker|cluster)07\b|\bown_broker07\b|^@row\b", re.MULTILINE)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """All tests live until the end of the run: the collector, which looks at each of them again and again, has no part
+    in them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    wanted = config.getoption("markexpr")
+    if not wanted.startswith(("real and", "not real and")) or not collection_path.match("test_*.py"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    unwanted = REAL_ALONE.search(text) if wanted.startswith("not") else not SOME_REAL.search(text)
+    return True if unwanted else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test on real clusters says so, or `make check` would start them; with --few-examples there are fewer."""
     for item in items:
         real = {"real", "faults"} & {mark.name for mark in item.iter_markers()}
         if not real and "shared_clusters" in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(f"{item.nodeid} takes a real cluster: mark it `real`")
+        if real and not SOME_REAL.search(item.path.read_text(encoding="utf-8")):
+            raise pytest.UsageError(f"{item.nodeid} is real, and a run of real tests would not see it: see SOME_REAL")
     if config.getoption("--few-examples"):
         tests = {getattr(item, "obj", None) for item in items}
         for test in filter(hypothesis.is_hypothesis_test, tests):

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkawire.errors import LeftOver, LocalError, RemoteError, Truncated
@@ -63,7 +63,7 @@ def test_what_a_table_writes_it_reads(of: Api, version: int, data: st.DataObject
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("of", "version"), EVERY, ids=lambda x: x.name if isinstance(x, Api) else f"v{x}")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_damaged_and_random_bodies_raise_our_errors_only(of: Api, version: int, data: st.DataObject) -> None:
     whole = bytearray(of.encode_reply(version, data.draw(values(of.reply, version))))

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groupadmin.files.model import FileUnclear, KafkaState, OffsetsFile, SavedRow, ZnodeState
@@ -28,7 +28,7 @@ times = st.none() | st.integers(-(1 << 50), 1 << 50)
 numbers = st.none() | st.integers(-1, (1 << 63) - 1)
 states = st.none() | st.builds(ZnodeState, st.none() | offsets, numbers, numbers, times)
 kafka_states = st.none() | st.builds(KafkaState, st.none() | offsets, st.none() | st.text(max_size=10))
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SLOW = settings(max_examples=60, deadline=None)
 
 
 def distinct(rows: st.SearchStrategy[SavedRow]) -> st.SearchStrategy[list[SavedRow]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scenarios.coordinated.story import EFFECTS
@@ -42,7 +42,7 @@ def possible(world: World, line: str) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.integers(0, 6)), max_size=25), st.integers())
 def test_each_partition_has_one_reader_at_every_moment_and_one_in_the_end(
     lines: list[tuple[str, int]], seed: int
