@@ -40,7 +40,7 @@ from localkafka.waiting import wait_until
 from tests.faults import report
 from tests.faults.harness import oracles
 from tests.faults.harness.clusters import Renewed, Sites
-from tests.faults.harness.daemons import COMMIT_S, Daemon, Options
+from tests.faults.harness.daemons import COMMIT_S, SESSION_S, Daemon, Options
 from tests.faults.harness.load import Traffic
 from tests.faults.harness.oracles import Verdict, Window
 from tests.faults.harness.reader import Log, read_log, write_log
@@ -93,6 +93,7 @@ class Accept:
 class Fault:
     """A fault of a run.  since, until: when it began and ended; affected: partitions whose recovery counts.
 
+    owned           partitions that its victims produced for
     recovers_from   the time from which recovery counts: the begin of the fault, unless its story says otherwise
     dead            connections whose produce requests are no recovery
     """
@@ -100,15 +101,16 @@ class Fault:
     run: Run
     since: float
     affected: tuple[TopicPartition, ...]
+    owned: tuple[TopicPartition, ...]
     dead: frozenset[int]
     recovers_from: float
     until: float = 0.0
     marks: dict[str, int] = field(default_factory=dict)
 
-    def window(self, *, grace_s: float = 0.3) -> None:
-        """Allow duplicates from what is committed now to what the target holds grace_s later: to be called when the
-        owner does not commit any more and nobody has taken over yet."""
-        self.run.window(grace_s=grace_s)
+    def window(self) -> None:
+        """Allow duplicates from what is committed now to what the target holds once nothing of the owner arrives any
+        more: to be called when it does not commit any more and nobody has taken over yet."""
+        self.run.window(settled=self.owned)
 
     def over(self) -> None:
         """Recovery counts from now on: before, no daemon could work."""
@@ -172,21 +174,38 @@ class Run:
     def fault(self, *victims: Daemon, affected: Iterable[TopicPartition] | None = None) -> Iterator[Fault]:
         """A fault happens in the block.  affected: by default the partitions of the victims, or all without victims."""
         names = {victim.name for victim in victims}
+        owned = tuple(tp for tp, name in self.producers().items() if name in names)
         if affected is None:
-            affected = [tp for tp, name in self.producers().items() if name in names] if victims else self.tps
+            affected = owned if victims else self.tps
         dead = frozenset(each.by.number for each in self.sites.wire.produced if each.by.name in names)
         now = time.monotonic()
-        fault = Fault(self, now, tuple(affected), dead, now)
+        fault = Fault(self, now, tuple(affected), owned, dead, now)
         fault.marks = {daemon.name: len(daemon.said()) for daemon in self.daemons}
         self.faults.append(fault)
         yield fault
         fault.until = time.monotonic()
 
-    def window(self, *, committed: Mapping[TopicPartition, int] | None = None, grace_s: float = 0.3) -> None:
-        """Allow duplicates from `committed` (what is committed now) to what the target holds grace_s later."""
+    def window(
+        self,
+        *,
+        committed: Mapping[TopicPartition, int] | None = None,
+        grace_s: float = 0.3,
+        settled: Iterable[TopicPartition] = (),
+    ) -> None:
+        """Allow duplicates from `committed` (what is committed now) to what the target holds grace_s later, or later
+        still: until these partitions have not grown for that time, because a busy broker takes seconds to write what a
+        socket still held.  Not longer than a third of a session, or somebody takes over meanwhile."""
         read = dict(self.sampler.committed() if committed is None else committed)
-        time.sleep(grace_s)  # what a socket still held has arrived
-        self.windows.append(Window(read, self.sampler.ends(self.sites.target)))
+        latest = time.monotonic() + SESSION_S / 3
+        before: Mapping[TopicPartition, int] | None = None
+        while True:
+            time.sleep(grace_s)
+            ends = self.sampler.ends(self.sites.target)
+            grown = before is None or any(ends.get(tp) != before.get(tp) for tp in settled)
+            if not settled or not grown or time.monotonic() > latest:
+                break
+            before = ends
+        self.windows.append(Window(read, ends))
 
     def producers(self) -> dict[TopicPartition, str]:
         """Who produced last for each partition."""
