@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.audittasks import MESSAGE_BYTES, AuditPiece, Reading, dealt, pieces, size_for
 from sparkpipeline.audit.differences import (
     AuditResult,

@@ -20,6 +20,7 @@ from typing import Any
 from groundwork.sentences import counted
 from kafkawire.fingerprints import MASK
 from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.auditbounds import Side
 from sparkpipeline.audit.audittasks import MESSAGE_BYTES, AuditPiece, dealt, pieces, size_for
 from sparkpipeline.audit.clusteraudit import Tell

@@ -15,7 +15,7 @@ EXPIRED_S = SESSION_S + 2 * 2 + 3  # session, two ticks of 2 s, and what a start
 CRASH = Accept(duplicates=d1(), recovery_s=EXPIRED_S, exact=True)  # of a daemon without another
 
 
-@row("F1", "SIGTERM of the only daemon, restart", Accept(duplicates=0, recovery_s=5), short=True)
+@row("F1", "SIGTERM of the only daemon, restart", Accept(duplicates=0, recovery_s=5))
 def test_f01_sigterm_of_the_only_daemon(run: Run) -> None:
     [daemon] = run.daemons
     with run.fault(daemon) as fault:
@@ -30,7 +30,7 @@ def test_f01_sigterm_of_the_only_daemon(run: Run) -> None:
     run.wait_caught_up()
 
 
-@row("F2", "SIGTERM of one of two daemons", Accept(duplicates=0, recovery_s=5, pause_s=1), daemons=2, short=True)
+@row("F2", "SIGTERM of one of two daemons", Accept(duplicates=0, recovery_s=5, pause_s=1), daemons=2)
 def test_f02_sigterm_of_one_of_two(run: Run) -> None:
     leaver, _stays = run.daemons
     with run.fault(leaver):
@@ -41,7 +41,7 @@ def test_f02_sigterm_of_one_of_two(run: Run) -> None:
     run.wait_caught_up()
 
 
-@row("F3", "kill -9 of the only daemon, restart at once", CRASH, short=True)
+@row("F3", "kill -9 of the only daemon, restart at once", CRASH)
 def test_f03_kill_9_of_the_only_daemon(run: Run) -> None:
     [daemon] = run.daemons
     with run.fault(daemon) as fault:
@@ -52,7 +52,7 @@ def test_f03_kill_9_of_the_only_daemon(run: Run) -> None:
     run.wait_caught_up()
 
 
-@row("F4", "kill -9 of one of two daemons", Accept(duplicates=d1(0.5), recovery_s=EXPIRED_S), daemons=2, short=True)
+@row("F4", "kill -9 of one of two daemons", Accept(duplicates=d1(0.5), recovery_s=EXPIRED_S), daemons=2)
 def test_f04_kill_9_of_one_of_two(run: Run) -> None:
     victim, _stays = run.daemons
     with run.fault(victim) as fault:

@@ -40,7 +40,7 @@ def wait_fed(run: Run, fault: Fault) -> float:
     return time.monotonic()
 
 
-@row("F16", "SIGTERM of source brokers, one after the other", Accept(recovery_s=5, rebalances=0), short=True)
+@row("F16", "SIGTERM of source brokers, one after the other", Accept(recovery_s=5, rebalances=0))
 def test_f16_a_source_broker_is_stopped(run: Run) -> None:
     side = run.sites.source
     for _ in range(BOUNCES):

@@ -72,7 +72,7 @@ def bounced(run: Run, away: Callable[[Node], None], down_s: float = 0.0) -> None
 
 @row(
     "F19", "target leaders: kill -9 and SIGTERM in turn",
-    Accept(duplicates=in_flight(BOUNCES), recovery_s=10, rebalances=0), short=True,
+    Accept(duplicates=in_flight(BOUNCES), recovery_s=10, rebalances=0),
 )  # fmt: skip
 def test_f19_target_leaders_go_away(run: Run) -> None:
     for number in range(BOUNCES):

@@ -23,7 +23,7 @@ def expire(run: Run, session: tuple[int, bytes]) -> None:
     client.close()
 
 
-@row("F10", "the session expires, the process lives", Accept(duplicates=d1(), recovery_s=5), short=True)
+@row("F10", "the session expires, the process lives", Accept(duplicates=d1(), recovery_s=5))
 def test_f10_the_session_expires(run: Run) -> None:
     [daemon] = run.daemons
     session = run.session_of(daemon)

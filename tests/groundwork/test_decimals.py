@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,6 @@ def test_no_code_asks_isdigit_of_text() -> None:
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         if path == ROOT / "groundwork/decimals.py":
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Attribute) and node.attr in ("isdigit", "isdecimal", "isnumeric"):
-                wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+        if re.search(r"\.is(digit|decimal|numeric)\b", path.read_text(encoding="utf-8")):
+            wrong.append(str(path.relative_to(ROOT)))
     assert wrong == []

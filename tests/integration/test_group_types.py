@@ -31,7 +31,7 @@ def listed(brokers: str, group: str) -> dict[str, object] | None:
 
 @pytest.mark.parametrize(
     ("version", "deleted"),  # exit code of a deletion: 4 while the offset can still be read
-    [("0.11.0.3", (4, 4)), ("2.8.2", (0, 0)), ("3.9.1", (0, 0))],
+    [("0.11.0.3", (4, 4)), ("3.9.1", (0, 0))],
 )
 def test_offset_records_of_each_release_are_read_and_offsets_deleted_by_its_requests(
     own_cluster: Callable[..., Cluster], unique: Unique, tmp_path: Path, version: str, deleted: tuple[int, int]

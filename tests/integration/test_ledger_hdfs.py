@@ -1,10 +1,9 @@
-"""The ledger on a real HDFS, through the Hadoop client of a Spark session."""
+"""The ledger and loads on a real HDFS, through the Hadoop client of a Spark session."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from localkafka.client import ClusterClient
 from localkafka.hdfs import Hdfs
 from sparkpipeline.errors import LedgerDamaged, OptionRefused, StorageFailed
 from sparkpipeline.ledger.base import open_files
@@ -19,17 +19,16 @@ from sparkpipeline.ledger.exactlyonce import Outcome, advance
 from sparkpipeline.ledger.files import walk
 from sparkpipeline.ledger.ledger import Ledger
 from sparkpipeline.ledger.manifests import BatchFile, Plan, StagedBatch
+from sparkpipeline.ledger.reports import files_of
 from sparkpipeline.ledger.verification import verify
+from sparkpipeline.load import operations
 from sparkpipeline.paths import generation
 from tests import children
-from tests.integration.ledgerrounds import (
-    HEADS,
-    every_error_on_the_way_is_made_good,
-    of_two_drivers_at_once_one_wins_each_batch,
-    run,
-)
+from tests.conftest import Unique
+from tests.integration.ledgerrounds import run
+from tests.integration.sparkloads import Job, fill, job
 from tests.sparkpipeline.filescontract import Promise, every_promise
-from tests.sparkpipeline.ledgerworld import CopyWork, judge
+from tests.sparkpipeline.ledgerworld import CopyWork
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -67,49 +66,6 @@ def test_a_name_node_that_is_away_is_one_sentence(spark: Any) -> None:
         gone.exists("hdfs://127.0.0.1:1/x")
 
 
-@pytest.mark.faults  # as on memory files, which make test has
-def test_every_error_on_the_way_is_made_good(spark: Any, hdfs: Hdfs) -> None:
-    every_error_on_the_way_is_made_good(spark, f"{hdfs.uri}/errors/a b+c=d", not_passed=4)
-
-
-@pytest.mark.faults  # as on memory files, which make test has
-def test_two_drivers_at_once_one_wins_each_batch(spark: Any, hdfs: Hdfs) -> None:
-    of_two_drivers_at_once_one_wins_each_batch(spark, f"{hdfs.uri}/race")
-
-
-@pytest.mark.faults  # as on memory files, which make test has
-def test_a_zombie_that_wakes_after_the_next_batch_loses(spark: Any, hdfs: Hdfs) -> None:
-    base = f"{hdfs.uri}/zombie"
-    run(spark, base)
-    files = open_files(base, spark)
-    asleep, wake = threading.Event(), threading.Event()
-
-    class Slow(CopyWork):
-        def execute(self, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-            staged = super().execute(plan, staging, attempt)
-            asleep.set()
-            assert wake.wait(60)
-            return staged
-
-    ends: list[Any] = []
-    said: list[str] = []
-    zombie = threading.Thread(
-        target=lambda: ends.append(advance(Ledger(files, base), Slow(files, HEADS), said.append)), daemon=True
-    )
-    zombie.start()
-    assert asleep.wait(60)
-    assert run(spark, base) is Outcome.DONE
-    assert run(spark, base, rewind=(0, 0)) is Outcome.DONE
-    wake.set()
-    zombie.join(60)
-    assert [end.outcome for end in ends] == [Outcome.LOST]
-    assert said == ["batch 2: another driver committed it (attempt 2); files of attempt 1 are deleted"]
-    while run(spark, base) is not Outcome.IDLE:
-        pass
-    judge(files, base, HEADS)
-    assert [entry.path for entry in walk(files, f"{base}/_load/staging")] == []
-
-
 class Parquet(CopyWork):
     """Work that Spark does: staging is where it writes to."""
 
@@ -132,11 +88,8 @@ class Parquet(CopyWork):
         return BatchFile(staged, final, self.spark.read.parquet(part.path).count(), part.size)
 
 
-@pytest.mark.parametrize("where", ["disk", "hdfs"])
-def test_spark_writes_where_it_is_told_and_reads_what_is_published(
-    where: str, spark: Any, hdfs: Hdfs, tmp_path: Path
-) -> None:
-    base = f"{hdfs.uri}/spark/a b" if where == "hdfs" else f"{tmp_path}/a b/"
+def test_spark_writes_where_it_is_told_and_reads_what_is_published(spark: Any, hdfs: Hdfs) -> None:
+    base = f"{hdfs.uri}/spark/a b"
     files = open_files(base, spark)
     ledger = Ledger(files, base)
     while advance(ledger, Parquet(files, spark), lambda _: None).outcome is Outcome.DONE:
@@ -160,6 +113,30 @@ def test_a_manifest_that_hdfs_tore_is_said_so(spark: Any, hdfs: Hdfs) -> None:
     assert files.create(path, whole[:100])
     with pytest.raises(LedgerDamaged, match=rf"file={path}: is not JSON .*: torn, or not written by a ledger"):
         run(spark, base)
+
+
+def test_a_load_and_a_compaction_run_on_hdfs(
+    spark: Any, hdfs: Hdfs, source: ClusterClient, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique.topic()
+    source.create_topic(topic, partitions=2)
+    rows = fill(source, topic, [300, 200])
+    load = job(source, tmp_path, spark, topics=[topic])
+    there = Job(job(source, tmp_path, spark, topics=[topic]).config, spark)
+    config = type(load.config)(base=f"{hdfs.uri}/warehouse", bootstrap=load.config.bootstrap, topics=(topic,))
+    there.config = config
+    assert there.run().manifests[0].rows == 500
+    rows |= fill(source, topic, [10, 0], after=rows)
+    assert there.run().manifests[0].rows == 10
+    wanted = operations.CompactWanted(there.ledger.manifest(1).facts["hours"][0]["date"])
+    operations.run_compact(config, spark, there.told.append, wanted)
+    ledger = there.ledger
+    read = spark.read.parquet(*[row.path for row in files_of(ledger)])
+    found = {(topic, row["partition"], row["offset"]): row["crc"]
+             for row in read.selectExpr("partition", "offset", "crc32(value) crc").collect()}  # fmt: skip
+    assert found == rows
+    assert spark.read.parquet(f"{config.base}/data").count() == 510
+    assert operations.verify(ledger, spark).good
 
 
 @pytest.mark.faults

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,9 @@ import pytest
 from kafkawire.model import TopicPartition
 from localkafka.client import ClusterClient
 from localkafka.cluster import Cluster as LocalCluster
-from localkafka.hdfs import Hdfs
 from localkafka.waiting import wait_until
 from sparkpipeline.errors import OffsetOutOfRange, OptionRefused, Refused
-from sparkpipeline.ledger.exactlyonce import Outcome
-from sparkpipeline.ledger.manifests import Plan, StagedBatch
+from sparkpipeline.ledger.manifests import Plan
 from sparkpipeline.ledger.reports import files_of
 from sparkpipeline.load import job as jobs
 from sparkpipeline.load.facts import JobState
@@ -32,7 +29,7 @@ from sparkpipeline.load.operations import (
     verify,
 )
 from tests.conftest import Unique
-from tests.integration.sparkloads import Job, events, fill, job
+from tests.integration.sparkloads import events, fill, job
 from tests.integration.sparktopics import produce
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -269,38 +266,6 @@ def test_it_begins_where_an_older_loader_stands_and_copies_positions_outward(
     assert {row["store"] for row in shown} == {"kafka", "zookeeper"}
 
 
-def test_a_zombie_driver_loses_and_two_loaders_at_once_load_once(
-    spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    topic = unique.topic()
-    source.create_topic(topic)
-    rows = fill(source, topic, [1000])
-    load, zombie = (job(source, tmp_path, spark, topics=[topic]) for _ in range(2))
-    written, released = threading.Event(), threading.Event()
-    execute = jobs.LoadWork.execute
-
-    def sleeping(work: jobs.LoadWork, plan: Plan, staging: str, attempt: int) -> StagedBatch:
-        staged = execute(work, plan, staging, attempt)
-        if threading.current_thread().name == "zombie":
-            written.set()
-            assert released.wait(200)
-        return staged
-
-    monkeypatch.setattr(jobs.LoadWork, "execute", sleeping)
-    outcomes: list[jobs.LoadOutcome] = []
-    thread = threading.Thread(target=lambda: outcomes.append(zombie.run()), name="zombie")
-    thread.start()
-    assert written.wait(200)
-    won = load.run()
-    assert [(step.outcome, step.again) for step in won.steps] == [(Outcome.DONE, True), (Outcome.IDLE, False)]
-    assert load.rows() == rows
-    released.set()
-    thread.join(200)
-    assert [step.outcome for step in outcomes[0].steps] == [Outcome.LOST]
-    assert load.rows() == rows
-    load.check()
-
-
 def test_the_lock_in_zookeeper_lets_one_driver_in(
     spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path
 ) -> None:
@@ -353,27 +318,3 @@ def test_a_log_that_ends_before_the_position_is_refused_under_every_policy(
         load.run()
     assert load.ledger.state().next_batch == 2
     assert load.ledger.state().open_plan is None
-
-
-def test_it_loads_to_a_real_hdfs(spark: Any, source: ClusterClient, unique: Unique, tmp_path: Path) -> None:
-    topic = unique.topic()
-    source.create_topic(topic, partitions=2)
-    rows = fill(source, topic, [300, 200])
-    with Hdfs() as hdfs:
-        load = job(source, tmp_path, spark, topics=[topic])
-        there = Job(job(source, tmp_path, spark, topics=[topic]).config, spark)
-        config = type(load.config)(base=f"{hdfs.uri}/warehouse", bootstrap=load.config.bootstrap, topics=(topic,))
-        there.config = config
-        assert there.run().manifests[0].rows == 500
-        rows |= fill(source, topic, [10, 0], after=rows)
-        assert there.run().manifests[0].rows == 10
-        run_operation(
-            config, spark, there.told.append, CompactWanted(there.ledger.manifest(1).facts["hours"][0]["date"])
-        )
-        ledger = there.ledger
-        read = spark.read.parquet(*[row.path for row in files_of(ledger)])
-        found = {(topic, row["partition"], row["offset"]): row["crc"]
-                 for row in read.selectExpr("partition", "offset", "crc32(value) crc").collect()}  # fmt: skip
-        assert found == rows
-        assert spark.read.parquet(f"{config.base}/data").count() == 510
-        assert verify(ledger, spark).good

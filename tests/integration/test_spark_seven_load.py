@@ -99,7 +99,7 @@ def test_each_run_loads_what_is_new_within_its_limits(
 
 
 def test_a_rewind_loses_and_repeats_nothing(spark: Any, cluster07: Start, unique: Unique, tmp_path: Path) -> None:
-    """The ledger does not know what offsets are; test_spark_load_crashes.py tries a crash at each of its steps."""
+    """The ledger does not know what offsets are; tests/sparkpipeline/test_ledger_crashes.py kills at its steps."""
     topic = unique.topic()
     cluster = cluster07(brokers=2)
     load = seven_job(cluster, tmp_path, spark, topics=[topic], time_from="json", time_field="$.at", snapshot_every=1)

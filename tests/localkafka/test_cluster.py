@@ -91,19 +91,17 @@ def test_a_cluster_takes_given_ports_and_advertises_a_name() -> None:
         assert payloads(cluster, "t") == LINES
 
 
-def test_nodes_of_a_live_broker_are_never_deleted(own_cluster: Start) -> None:
+def test_nodes_of_a_live_broker_are_never_deleted_and_its_chroot_is_refused(
+    own_cluster: Start, zk_server: ZooKeeperAt
+) -> None:
     cluster = own_cluster()
     node = cluster.registry().broker(0)
     assert node is not None
     with pytest.raises(LocalKafkaError, match=r"broker 0 is registered at .* by another process"):
         cluster.registry().forget_dead(0, last_session=1, last_port=node.port)
     assert cluster.registry().broker(0) == node
-
-
-def test_a_used_chroot_is_refused(own_cluster: Start, zk_server: ZooKeeperAt) -> None:
-    chroot = own_cluster().chroot
-    with pytest.raises(LocalKafkaError, match=f"holds a cluster under {chroot} already"):
-        Cluster(zookeeper=zk_server, chroot=chroot).start()
+    with pytest.raises(LocalKafkaError, match=f"holds a cluster under {cluster.chroot} already"):
+        Cluster(zookeeper=zk_server, chroot=cluster.chroot).start()
 
 
 def test_a_broker_that_cannot_start_is_quoted_and_its_folder_kept(zk_server: ZooKeeperAt) -> None:
@@ -130,7 +128,9 @@ def test_flip_byte_damages_one_message_and_recovery_does_not_cut_the_log(own_clu
     assert log_end_offsets(cluster, ["t"]) == {TopicPartition("t", 0): 60}
 
 
-def test_flip_byte_refuses_the_segment_that_is_being_written(own_cluster: Start) -> None:
+def test_flip_byte_refuses_the_segment_that_is_being_written_and_a_killed_broker_that_would_recover(
+    own_cluster: Start,
+) -> None:
     cluster = own_cluster()
     cluster.create_topic("t")
     tools.console_producer(cluster, "t", LINES)
@@ -138,11 +138,6 @@ def test_flip_byte_refuses_the_segment_that_is_being_written(own_cluster: Start)
         LocalKafkaError, match=r"t/0: none of 0 closed segments holds offset 7; set log\.segment\.bytes"
     ):
         cluster.node(0).flip_byte("t", 0, offset=7)
-
-
-def test_flip_byte_of_a_killed_broker_is_refused_since_it_would_recover(own_cluster: Start) -> None:
-    cluster = own_cluster()
-    cluster.create_topic("t")
     cluster.node(0).kill()
     with pytest.raises(LocalKafkaError, match=r"broker 0 .* was not stopped cleanly"):
         cluster.node(0).flip_byte("t", 0)

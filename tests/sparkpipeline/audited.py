@@ -9,6 +9,7 @@ from kafkawire.fingerprints import hashed
 from kafkawire.formats.v01.messages import message_set
 from kafkawire.formats.v01.write import Row, encode
 from kafkawire.model import MessageSet
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.audittasks import AuditPiece, Reading
 from sparkpipeline.audit.figures import Figures, add
 from sparkpipeline.audit.windows import Windows

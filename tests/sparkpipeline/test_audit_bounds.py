@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkawire.model import TopicPartition
+from kafkawire.unmatched import SOURCE, TARGET
 from sparkpipeline.audit.auditbounds import Limit, check_limits, parse_limit, ranges_of, windows_of
 from sparkpipeline.audit.audittasks import LEAST, MOST, dealt, pieces, size_for
 from sparkpipeline.audit.differences import AuditResult, Difference, Scope, document, from_sums, in_order
