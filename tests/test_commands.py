@@ -17,6 +17,7 @@ from groundwork.commands import Command
 from mirrormaker.commands.cli import cli as mirrormaker
 from producer.console import main as zkproducer
 from sparkpipeline.commands.cli import cli as sparkpipeline
+from tests.cases import each
 from zkconsumer.commands.cli import cli as zkconsumer
 
 PROGRAMS = {
@@ -83,7 +84,7 @@ def checked(line: str) -> str:
     return path
 
 
-@pytest.mark.parametrize("path", COMMANDS)
+@each("path", COMMANDS)
 def test_every_command_has_a_purpose_of_one_line_and_examples_that_parse(path: str) -> None:
     command = COMMANDS[path].command
     assert isinstance(command, Command)
@@ -114,7 +115,7 @@ def test_an_example_that_does_not_parse_is_found(line: str, why: str) -> None:
         checked(line)
 
 
-@pytest.mark.parametrize("path", COMMANDS)
+@each("path", COMMANDS)
 def test_help_ends_with_examples_and_exit_codes(path: str) -> None:
     shown = COMMANDS[path].get_help()
     options, examples, codes = (shown.find(f"\n{title}:\n") for title in ("Options", "Examples", "Exit codes"))

@@ -30,6 +30,7 @@ from mirrormaker.options import SourceOptions
 from producer.config import ProducerConfig
 from sparkpipeline.load.config import config_of
 from sparkpipeline.stages.pipelinefile import read_pipeline
+from tests.cases import each
 from tests.docpages import PAGES, ROOT, Block, blocks
 from tests.fakes.helppages import code_of_help
 
@@ -77,7 +78,7 @@ def every(*languages: str) -> list[Block]:
     return [block for page in PAGES for block in blocks(page) if language(block) in languages]
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_every_block_has_a_language_that_something_holds(page: str) -> None:
     for block in blocks(page):
         assert language(block) in LANGUAGES, f"{block}: {block.language or 'no language'}"
@@ -142,9 +143,7 @@ def is_ours(words: list[str]) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    ("where", "command"), [(where, command) for where, command in shown() if is_ours(command.split())]
-)
+@each(("where", "command"), [(where, command) for where, command in shown() if is_ours(command.split())])
 def test_every_command_of_ours_exists_with_its_flags(
     where: str, command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,11 +151,10 @@ def test_every_command_of_ours_exists_with_its_flags(
     assert code_of_help(shlex.split(command)) == 0, f"{where}: {capfd.readouterr().err}"
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_other_command_is_one_that_the_pages_may_name(page: str) -> None:
+def test_every_other_command_is_one_that_the_pages_may_name() -> None:
     for where, command in shown():
         words = command.split()
-        if where.startswith(f"{page}:") and not is_ours(words):
+        if not is_ours(words):
             assert words[0] in OTHERS | {"echo", "python", "main"}, f"{where}: {command}"
 
 
@@ -173,10 +171,9 @@ def test_a_flag_that_is_not_there_and_a_line_of_prose_are_found_out() -> None:
     ]
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_no_command_hides_in_a_block_of_text(page: str) -> None:
+def test_no_command_hides_in_a_block_of_text() -> None:
     for block in every("text"):
-        for line in block.text.splitlines() if block.page == page else ():
+        for line in block.text.splitlines():
             word = line.removeprefix("$ ").split(" ")[0]
             assert OURS.fullmatch(word) is None, f"{block}: {line}"
             assert word not in OTHERS, f"{block}: {line}"
@@ -185,7 +182,7 @@ def test_no_command_hides_in_a_block_of_text(page: str) -> None:
 # ---- programs -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", every("python"), ids=str)
+@each("block", every("python"))
 def test_every_program_compiles_imports_what_is_there_and_has_a_test(block: Block) -> None:
     assert block.page in RUN_BY, f"{block}: no test runs it"
     for node in ast.walk(ast.parse(block.text)):
@@ -195,7 +192,7 @@ def test_every_program_compiles_imports_what_is_there_and_has_a_test(block: Bloc
                 assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}"), name.name
 
 
-@pytest.mark.parametrize(("page", "file"), RUN_BY.items())
+@each(("page", "file"), RUN_BY.items())
 def test_the_test_of_a_page_reads_it(page: str, file: str) -> None:
     assert Path(page).name in (ROOT / file).read_text(encoding="utf-8")
 
@@ -234,12 +231,12 @@ def test_every_file_in_yaml_is_one_that_a_command_takes(
         from_yaml(file)
 
 
-@pytest.mark.parametrize("block", every("json"), ids=str)
+@each("block", every("json"))
 def test_every_json_is_json(block: Block) -> None:
     assert json.loads(re.sub(r"^// \S+\n", "", block.text))
 
 
-@pytest.mark.parametrize("block", every("properties"), ids=str)
+@each("block", every("properties"))
 def test_every_properties_file_has_options_that_are_there(block: Block) -> None:
     known = {
         name for options in (SourceOptions, ProducerConfig) for spec in specs(options).values()
@@ -256,6 +253,6 @@ ALSO = {
 }  # of a mirror's two files: test_from07_page
 
 
-@pytest.mark.parametrize("block", every("sql"), ids=str)
+@each("block", every("sql"))
 def test_every_query_is_on_a_page_whose_test_runs_it(block: Block) -> None:
     assert RUN_BY[block.page] == "tests/integration/test_spark_doc.py"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
+from tests.cases import each
 from tests.docpages import DOCS, PAGES, anchor, headings, text_of, without_blocks
 
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 LONG = 500  # lines of a page, beyond which a reader no longer finds what is on it
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_every_link_leads_somewhere(page: str) -> None:
     dead = []
     for link in LINK.findall(without_blocks(page)):
@@ -28,7 +27,7 @@ def test_every_link_leads_somewhere(page: str) -> None:
     assert dead == []
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if PAGES[page].parent == DOCS])
+@each("page", [page for page in PAGES if PAGES[page].parent == DOCS])
 def test_each_page_has_one_title_and_says_what_is_on_it(page: str) -> None:
     levels = headings(page)
     assert [level for level, _ in levels].count(1) == 1
@@ -40,7 +39,7 @@ def test_each_page_has_one_title_and_says_what_is_on_it(page: str) -> None:
         assert first.count("\n") < 60, "the first screen is for the common case, and ends with the contents"
 
 
-@pytest.mark.parametrize("page", PAGES)
+@each("page", PAGES)
 def test_no_page_is_longer_than_a_reader_overlooks(page: str) -> None:
     assert text_of(page).count("\n") <= LONG
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
-
+from tests.cases import each
 from tests.faults import rows
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -17,7 +16,7 @@ def test_every_fault_of_the_matrix_has_a_row() -> None:
     assert [row.number for row in rows.ROWS] == list(range(1, 49))
 
 
-@pytest.mark.parametrize(("row", "test"), NAMED, ids=[f"{row} {test}" for row, test in NAMED])
+@each(("row", "test"), NAMED)
 def test_each_named_test_exists(row: str, test: str) -> None:
     if test.startswith("make "):
         assert f"\n{test.split()[1]}:" in (TESTS.parent / "Makefile").read_text(encoding="utf-8")

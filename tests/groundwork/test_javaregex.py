@@ -11,11 +11,12 @@ from groundwork import javamatch
 from groundwork.java import PatternRefused, topic_filter
 from groundwork.javachars import POSIX
 from groundwork.javaregex import to_python
+from tests.cases import each
 
 NAME = st.text(st.sampled_from("abAB01._-"), min_size=1, max_size=6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "matched", "others"),
     [
         ("orders", ["orders"], ["orders2", "xorders", "Orders"]),

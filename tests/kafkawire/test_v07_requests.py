@@ -14,6 +14,7 @@ from kafkawire.errors import LocalError, RemoteError, Truncated
 from kafkawire.model import BrokerPartition, TopicPartition
 from kafkawire.net.session import Session
 from kafkawire.protocol import requests07 as requests
+from tests.cases import each
 from tests.kafkawire import wire_vectors07
 from tests.kafkawire.forms import feed
 
@@ -68,7 +69,7 @@ FRAMES = [(e.name, e.request) for e in wire_vectors07.exchanges() if len(e.reque
 FRAMES += [(vector.name, vector.data) for vector in wire_vectors07.of_kind("request")]
 
 
-@pytest.mark.parametrize(("name", "frame"), FRAMES, ids=[name for name, _ in FRAMES])
+@each(("name", "frame"), FRAMES)
 def test_our_builders_give_the_recorded_bytes(name: str, frame: bytes) -> None:
     request = built_again(frame)
     if request is None:
@@ -90,8 +91,8 @@ def answered(request: requests.Request, data: bytes, chunk: int = 1 << 20) -> An
 ANSWERED = [e for e in wire_vectors07.exchanges() if e.response and built_again(e.request) is not None]
 
 
-@pytest.mark.parametrize("exchange", ANSWERED, ids=str)
-@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+@each("exchange", ANSWERED)
+@each("chunk", [1, 7, 1 << 20])
 def test_recorded_replies_are_read_in_any_chunking(exchange: wire_vectors07.Exchange, chunk: int) -> None:
     request = built_again(exchange.request)
     assert request is not None
@@ -195,7 +196,7 @@ ONE, TWO = requests.fetch(D, 0, 0, [(A, 0, 100)]), requests.fetch(D, 0, 0, [(A, 
 OFFSETS = requests.list_offsets(D, {A: -1, B: -1})
 
 
-@pytest.mark.parametrize(
+@each(
     ("request_", "stream", "said"),
     [
         (ONE, bytes.fromhex("000000010000"), "declares a size of 1: it must be at least 2"),
@@ -215,7 +216,7 @@ OFFSETS = requests.list_offsets(D, {A: -1, B: -1})
         (OFFSETS, offsets_reply(1) + struct.pack(">ihi", 6, 0, 1 << 28), "bb/3-1 has 268435456 offsets"),
     ],
 )
-@pytest.mark.parametrize("chunk", [1, 1000])
+@each("chunk", [1, 1000])
 def test_a_senseless_reply_is_a_remote_error_and_the_session_is_over(
     request_: requests.Request, stream: bytes, said: str, chunk: int
 ) -> None:
@@ -246,7 +247,7 @@ def test_rubbish_never_raises_anything_else(request_: requests.Request, rubbish:
         pass
 
 
-@pytest.mark.parametrize("cut", range(0, 24, 3))
+@each("cut", range(0, 24, 3))
 def test_a_cut_reply_is_not_complete(cut: int) -> None:
     stream = fetch_reply((0, b"12345678"), (1, b""))
     session = Session("me")

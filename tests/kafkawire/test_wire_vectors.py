@@ -12,6 +12,7 @@ from kafkawire.errors import LeftOver, Truncated
 from kafkawire.formats.v01 import messages
 from kafkawire.protocol import apis, offsetrecords
 from kafkawire.protocol import requests08 as framing
+from tests.cases import each
 from tests.fakes.offsetrecords import encoded
 from tests.kafkawire import wire_vectors
 from tests.kafkawire.wire_vectors import Vector, named, of_kind
@@ -81,7 +82,7 @@ def test_nothing_is_left_out_but_what_is_for_later_by_name() -> None:
     assert len(SETS) >= 16
 
 
-@pytest.mark.parametrize("vector", FRAMES, ids=str)
+@each("vector", FRAMES)
 def test_a_frame_decodes_to_what_the_vector_says_and_nothing_more(vector: Vector) -> None:
     decoded = as_json(document(vector, vector.data, vector.framed))
     holds(vector.decoded, decoded)
@@ -89,7 +90,7 @@ def test_a_frame_decodes_to_what_the_vector_says_and_nothing_more(vector: Vector
         assert decoded == {key: value for key, value in vector.decoded.items() if key not in REMARKS}
 
 
-@pytest.mark.parametrize("vector", FRAMES, ids=str)
+@each("vector", FRAMES)
 def test_a_frame_cut_at_any_byte_is_truncated(vector: Vector) -> None:
     for end in range(len(vector.data)):
         with pytest.raises(Truncated):
@@ -100,7 +101,7 @@ def test_a_frame_cut_at_any_byte_is_truncated(vector: Vector) -> None:
             document(vector, body[:end], False)
 
 
-@pytest.mark.parametrize("vector", FRAMES, ids=str)
+@each("vector", FRAMES)
 def test_a_frame_with_a_tail_names_the_bytes_left_over(vector: Vector) -> None:
     body = vector.data[4:] if vector.framed else vector.data
     for data, framed in ((vector.data, vector.framed), (body, False)):
@@ -109,7 +110,7 @@ def test_a_frame_with_a_tail_names_the_bytes_left_over(vector: Vector) -> None:
         assert caught.value.count == 3
 
 
-@pytest.mark.parametrize("vector", of_kind("request"), ids=str)
+@each("vector", of_kind("request"))
 def test_a_request_is_written_again_byte_for_byte(vector: Vector) -> None:
     head = vector.decoded
     api, version = apis.api(head["api_key"]), head["api_version"]
@@ -119,7 +120,7 @@ def test_a_request_is_written_again_byte_for_byte(vector: Vector) -> None:
     assert written == vector.data
 
 
-@pytest.mark.parametrize("vector", of_kind("response"), ids=str)
+@each("vector", of_kind("response"))
 def test_a_response_is_written_again_byte_for_byte(vector: Vector) -> None:
     api, version = answered(vector)
     skip = framing.HEADER_BYTES if vector.framed else 4
@@ -129,14 +130,14 @@ def test_a_response_is_written_again_byte_for_byte(vector: Vector) -> None:
         assert framing.reply_header(vector.data) == (len(body), vector.decoded["correlation_id"])
 
 
-@pytest.mark.parametrize("vector", SETS, ids=str)
+@each("vector", SETS)
 def test_a_set_decodes_to_what_the_vector_says(vector: Vector) -> None:
     decoded, damage = set_document(vector.data)
     holds(vector.decoded, as_json(decoded))
     assert (damage is not None) == ("result" in vector.decoded)
 
 
-@pytest.mark.parametrize("vector", SETS, ids=str)
+@each("vector", SETS)
 def test_a_set_cut_at_any_byte_is_a_shorter_set(vector: Vector) -> None:
     whole, _ = set_document(vector.data)
     for end in range(len(vector.data)):
@@ -147,7 +148,7 @@ def test_a_set_cut_at_any_byte_is_a_shorter_set(vector: Vector) -> None:
         assert len(cut["messages"]) < len(whole["messages"]) or cut["valid_bytes"] == whole["valid_bytes"]
 
 
-@pytest.mark.parametrize("vector", [v for v in SETS if not {"result", "batch"} & v.decoded.keys()], ids=str)
+@each("vector", [v for v in SETS if not {"result", "batch"} & v.decoded.keys()])
 def test_a_set_is_written_again(vector: Vector) -> None:
     fetched, found = messages.message_set("t", 0, messages.LOWEST, memoryview(vector.data), -1)
     read = list(fetched.messages())
@@ -167,7 +168,7 @@ def test_a_fetch_inside_the_wrapper_leaves_out_what_came_before() -> None:
     assert [(m.offset, m.value, m.resume_at) for m in fetched.messages()] == [(101, b"g1", 102), (102, b"g2", 103)]
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "record"),
     [
         ("offsets_topic_key_v0", offsetrecords.OFFSET_KEY),

@@ -2,42 +2,41 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kafkawire.errors import ERRORS
 from kafkawire.protocol.request import ProducedPartition
 from producer.verdicts import NOT_APPENDED, UNANSWERED, unknown_outcome
+from tests.cases import each
 
 REFUSED_BEFORE_THE_APPEND = [0, 2, 3, 5, 10, 17, 18, 19, 21, 29, 31, 32, 43, 45, 47, 48, 53, 59, 76, 87, 120]
 OPEN_IN_ANY_CASE = [-1, 7, 20, 56]
 VERSIONS = range(9)  # those of Produce that are spoken
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("code", sorted(set(ERRORS) - {0}))
+@each("version", VERSIONS)
+@each("code", sorted(set(ERRORS) - {0}))
 def test_an_error_beside_an_offset_was_appended_by_that_leader(code: int, version: int) -> None:
     assert unknown_outcome(ProducedPartition(code, 0, version=version))
     assert unknown_outcome(ProducedPartition(code, 77, version=version))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_an_acknowledged_batch_has_no_unknown_outcome(version: int) -> None:
     assert not unknown_outcome(ProducedPartition(0, 0, version=version))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("code", REFUSED_BEFORE_THE_APPEND)
+@each("version", VERSIONS)
+@each("code", REFUSED_BEFORE_THE_APPEND)
 def test_a_refusal_without_an_offset_appended_nothing(code: int, version: int) -> None:
     assert not unknown_outcome(ProducedPartition(code, -1, version=version))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_before_version_4_not_leader_may_hide_a_storage_error(version: int) -> None:
     assert unknown_outcome(ProducedPartition(6, -1, version=version)) is (version < 4)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("code", [*OPEN_IN_ANY_CASE, 999])
+@each("version", VERSIONS)
+@each("code", [*OPEN_IN_ANY_CASE, 999])
 def test_what_a_broker_says_of_more_than_the_append_leaves_it_open(code: int, version: int) -> None:
     assert unknown_outcome(ProducedPartition(code, -1, version=version))
 

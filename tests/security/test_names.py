@@ -27,6 +27,7 @@ from mirrormaker.http.server import page
 from mirrormaker.offsetmap.file import FileStorage, MapUnwritable, file_of
 from mirrormaker.status import StatusLine
 from sparkpipeline.paths import FinalName, Hour, StagedName
+from tests.cases import each
 from tests.fakes.reports import happening, partition, report, source
 from zkconsumer.offsetmap.text import Header
 
@@ -111,7 +112,7 @@ def line_with(name: str, form: str) -> str:
     return LineFormatter(form).format(record)
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@each("name", HOSTILE)
 def test_a_log_line_stays_a_line(name: str) -> None:
     lines = line_with(name, "logfmt").split("\n")
     assert len(lines) == 2
@@ -128,7 +129,7 @@ def test_what_is_printed_is_printable_and_nothing_else_is_changed(text: str) -> 
         assert printable(text) == text
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=ascii)
+@each("name", HOSTILE)
 def test_tables_and_status_lines_obey_nobody(name: str) -> None:
     out = StringIO()
     write([(name, 5)], ["group", "lag"], out=out)
@@ -152,7 +153,7 @@ def test_tables_and_status_lines_obey_nobody(name: str) -> None:
     assert terminal.getvalue().removeprefix("\r\x1b[K").isprintable()
 
 
-@pytest.mark.parametrize("name", [name for name in HOSTILE if name != "\ud800"], ids=ascii)
+@each("name", [name for name in HOSTILE if name != "\ud800"])
 def test_prometheus_reads_back_the_name_that_was_given(name: str) -> None:
     made = report(partitions=(partition(topic=name),))
     text, _ = MirrorMetrics(lambda: made, lambda: 0.0).exposition("")

@@ -36,6 +36,7 @@ from sparkpipeline.backfill.stableends import End, stable_ends
 from sparkpipeline.errors import CorruptData, LedgerDamaged, OptionRefused, Refused
 from sparkpipeline.ledger.local import LocalFiles
 from sparkpipeline.ranges import OffsetRange
+from tests.cases import each
 
 REQUEST = Request(
     source={"kafka.bootstrap.servers": "old:9092", "subscribe": "orders", "zookeeper.connect": "zk:2181",
@@ -82,7 +83,7 @@ SECRET = {"kafka.sasl.password": "hush"}
 LOGIN = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN", "kafka.sasl.hosts": "old"}
 
 
-@pytest.mark.parametrize(
+@each(
     "written",
     [
         {"kafka.bootstrap.servers": "evil:9092"},
@@ -97,7 +98,7 @@ LOGIN = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN",
         {"zookeeper.ssl.verify": "false"},
     ],
 )
-@pytest.mark.parametrize("side", ["source", "target"])
+@each("side", ["source", "target"])
 def test_a_secret_is_told_to_nobody_whom_only_the_folder_names(side: str, written: dict[str, str]) -> None:
     reached = {"kafka.bootstrap.servers": "old:9092", **LOGIN}
     both = Request(source={**reached, "subscribe": "t"}, target=reached)
@@ -207,9 +208,9 @@ def content(given: Iterable[Any]) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("start", [10, 13, 20, 24, 30, 33])
-@pytest.mark.parametrize("until", [34, 40, 41, 45, 50, 99])
-@pytest.mark.parametrize("codec", [None, 0, 1])
+@each("start", [10, 13, 20, 24, 30, 33])
+@each("until", [34, 40, 41, 45, 50, 99])
+@each("codec", [None, 0, 1])
 def test_a_cut_set_holds_exactly_the_range(start, until, codec):
     message_set = fetched((10, 10, 0), (20, 10, 1), (30, 10, 0), (40, 10, 2), start=start)
     made = parts(message_set, message_set.index(), until, TARGET, dialect=OLD, message_max_bytes=1000012, codec=codec)
