@@ -1,21 +1,21 @@
 """World and stories of a group on paper, of either kind: members that run the real machine (zkconsumer.member.machine).
 
 The world is moved by single steps (one member takes one event, or does one action), in any order the caller likes.
-What stands for ZooKeeper or the coordinator is a subclass: rebalance/world.py, coordinated/world.py.  What it promises
-is checked after each step, and broken at the step where it went wrong: a Violation.
+A subclass takes the part of ZooKeeper or the coordinator: rebalance/world.py, coordinated/world.py.  The promises of a
+group are checked after each step, so a Violation is raised at the step that broke one.
 
     # a comment
     topic t ...             the partitions of t (now)
     join a ...              a comes
-    hold a before "claim"   a stands still there; `go a` lets it go on
+    hold a before "claim"   a stops there; `go a` lets it continue
     break a at "claim"      the next one goes wrong
     kill a                  its process is gone
     close a                 a clean stop
-    time                    whoever waits has waited
+    time                    all waits are over
     ----
-    the trace: what everybody does after each event, and in the end who has what
+    the trace: what the members do after each event, and who has what in the end
 
-After each event everybody goes on, one after the other, until nobody can without time passing.
+After each event the members run, one after the other, until all of them wait for time to pass.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GroupWorld(Generic[M]):
     def __init__(self) -> None:
         self.members: dict[str, M] = {}
         self.trace: list[tuple[str, str]] = []
-        self.holds: dict[str, Do] = {}  # a member stands still before this action
+        self.holds: dict[str, Do] = {}  # a member stops before this action
         self.breaks: dict[str, Do] = {}  # its next such action goes wrong
 
     def add(self, member: M) -> None:
@@ -97,7 +97,7 @@ class GroupWorld(Generic[M]):
         self.check()
 
     def run(self, pick: Callable[[list[str]], str] = lambda names: names[0], limit: int = 20_000) -> None:
-        """Until nobody can move without time passing."""
+        """Move members until all of them wait for time to pass."""
         for _ in range(limit):
             names = self.movable()
             if not names:
@@ -106,14 +106,14 @@ class GroupWorld(Generic[M]):
         raise Violation(f"no end in sight: {self.trace[-20:]}")
 
     def pass_time(self) -> bool:
-        """The waits of all are over.  False: nobody waits."""
+        """End all waits.  Return False if no member waits."""
         waiting = [m for m in self.members.values() if self.runs(m) and m.waiting and m.waiting.do is Do.WAIT]
         for member in waiting:
             self.report(member, Finished)
         return bool(waiting)
 
     def report(self, member: M, report: Callable[[int], Report]) -> None:
-        """What a member waits for is reported, given its turn."""
+        """Report the action that a member waits for.  report: makes a report with the turn of that action."""
         assert member.waiting is not None
         member.events.append(report(member.waiting.turn))
         member.waiting = None
@@ -128,18 +128,18 @@ class GroupWorld(Generic[M]):
         if report is not None:
             member.events.append(report)
 
-    # what stands for ZooKeeper or the coordinator -----------------------------------------------------------------
+    # the part of ZooKeeper or the coordinator -----------------------------------------------------------------
 
     def runs(self, member: M) -> bool:
-        """Whether the process of a member runs."""
+        """True if the process of a member runs."""
         return True
 
     def fails(self, member: M, action: Action) -> bool:
-        """Whether an action goes wrong now."""
+        """True if an action fails now."""
         return False
 
     def left(self, member: M) -> None:
-        """A member has left its group, and its process ends."""
+        """End the process of a member that has left its group."""
 
     def check(self) -> None:
         """Raise Violation if a partition is read by two."""
@@ -190,7 +190,7 @@ IN_BOTH: dict[str, Callable[..., object]] = {
 
 
 def tell(events: str, world: GroupWorld[Any], effects: Mapping[str, Callable[..., object]]) -> list[str]:
-    """The trace that the events lead to."""
+    """Return the trace of a story's events."""
     told: list[str] = []
     for line in events_of(events):
         before = len(world.trace)

@@ -1,8 +1,8 @@
 """Audit of a member in ZooKeeper: compares its state with the nodes, each half minute and after a reconnect.
 
-Watches report every change, unless one was lost with its connection, or with a fault of ours.  The audit reports what
-differs, drops what is not ours any more, and has the group read again; it writes nothing but offsets that only their
-owner knows.
+A watch reports every change, unless it was lost with its connection, or by a bug of ours.  The audit drops partitions
+that are not ours any more, reports other differences, and starts a rebalance.  It deletes owner nodes that were left
+over from us, and has deleted offsets written again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Actions of a member in ZooKeeper that a coordinated one does not have: register, read the group, release, claim.
+"""Actions that only a member in ZooKeeper has: register, read the group, release and claim.
 
-A partition may lose its offset, or its topic, between two owners: so the actions also remember where a partition was
-taken from this member, and which topic its log belongs to.
+The offset of a partition, or its topic, may be deleted while the member does not own it.  So the member remembers at
+which offset a partition was taken from it, and to which topic the log belongs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Place(NamedTuple):
 
 
 class ClaimActions(GroupActions):
-    """Actions of one member.  closing(): True while the member shuts down.
+    """Actions of one member in ZooKeeper.  closing(): True while the member shuts down.
 
     unrecoverable: why the group can never be read here, once that is known.
     """
@@ -100,7 +100,7 @@ class ClaimActions(GroupActions):
         self._reported_surplus: set[Surplus] = set()
 
     def subscribe(self, registration: Registration) -> None:
-        """Subscribe to other topics: the next round registers so; partitions that stay assigned here are read on."""
+        """Subscribe to other topics, which the next round registers; kept partitions are read meanwhile."""
         self._group.subscribe(registration)
         self.history.resubscribed(self._group.partitions)
 
@@ -113,7 +113,7 @@ class ClaimActions(GroupActions):
             self._on_event(ConsumerEvent("claim", text))
 
     def rewrite_offsets(self, tps: Iterable[TopicPartition]) -> None:
-        """Have offsets written again whose nodes were deleted by others: only their owner knows them.  Raises
+        """Write offsets again whose nodes other clients deleted, since only the owner knows them.  Raises
         ZooKeeperAway."""
         for tp in self._store.deleted(self._config.group_id, [tp for tp in tps if tp in self._cursors]):
             cursor = self._cursors.get(tp)

@@ -1,9 +1,9 @@
 """Rebalance in ZooKeeper: the rules of a member that races for its claims (zkconsumer.member.machine).  Pure.
 
-Theory.  Nobody leads.  Every member reads the same nodes and computes the same assignment, but not at the same moment,
-so two members may want one partition, or none may.  The owner nodes decide: whoever creates one owns the partition,
-until it deletes the node or its session ends.  So that one member reads a partition at a time, whatever the others
-believe, a member reads only what it has claimed, and releases only what it has stopped and committed.  One round:
+Theory.  The group has no leader.  Every member reads the same nodes and computes the same assignment, but at another
+moment, so two members may want one partition.  The owner nodes decide: the member that creates a node owns the
+partition until it deletes the node or its session ends.  A member reads only what it has claimed, and releases only
+what it has stopped and committed; so a partition has one reader, whatever the members believe.  One round:
 
     read group -> stop fetchers -> drain -> commit offsets -> release claims -> claim -> read offsets -> start fetchers
 
@@ -13,8 +13,8 @@ partitions, gets them in time.  Why the claim comes after the release: two membe
 would wait forever.  Why offsets are read after the claim: the old owner commits until it releases; an earlier read
 would be stale.
 
-    a claim refused    what we own is read on, and the round is tried again, by reading everything.  A contested node
-                       that goes away ends the wait
+    a refused claim    continue to read what we own, wait, and read the whole group again.  The wait ends early when a
+                       contested node goes away
     after the alarm    a partial assignment is accepted: a claim keeps what it wins, and a member whose node cannot be
                        read is left out, so that one node that stays forever does not leave a whole assignment unread.
                        Such a member is not settled, and keeps trying for the rest

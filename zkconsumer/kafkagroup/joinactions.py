@@ -1,4 +1,4 @@
-"""Actions of a member of a coordinated group that one in ZooKeeper does not have: join, and sync.
+"""Actions that only a member of a coordinated group has: join and sync.
 
 The leader of the group computes the assignment of every member, between its JoinGroup and its SyncGroup.
 """
@@ -59,7 +59,7 @@ CLASSES = {
 
 
 class JoinActions(GroupActions):
-    """Actions of one member."""
+    """Actions of one member of a coordinated group."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 """Lifecycle on Kafka's coordinator: the rules of a member that is given its assignment (zkconsumer.member.machine).
 Pure.
 
-Theory.  The coordinator decides who is in the group, one member (the leader) decides who reads what, and a generation
-joins the two: it begins when every member has joined, and its assignment holds until the next one.  The generation is
-the claim.  The coordinator checks it at each commit, so that a member which missed a rebalance cannot move an offset;
-that it reads no longer than it owns, the member has to see to itself, by the lease that answered heartbeats prove
-(heartbeats).  One rebalance:
+Theory.  The coordinator decides which members the group has; one member, the leader, assigns the partitions.  Both hold
+for a generation, which begins when every member has joined and ends when the next one begins.  The generation is the
+claim.  The coordinator checks the claim at each commit, so a member that missed a rebalance cannot change an offset.
+The coordinator cannot stop such a member from reading: the lease does, which answered heartbeats prove (heartbeats).
+One rebalance:
 
     stop fetchers -> drain -> commit offsets -> join -> sync -> read offsets -> start fetchers
 
@@ -26,12 +26,13 @@ A partition whose offset cannot be read stays ours, unread, until it can be.
 
 Rejected:
 
-    incremental (cooperative)   keeps what stays, but needs every member of the group to offer it; members of 0.9 to 2.3
-                                cannot, and one rebalance becomes two
-    read on while joining       no pause for what stays, but its commits are refused from the first SyncGroup on
-    keep partitions after a     the coordinator's word that others own them is the only one; ZooKeeper's rules, which
-    fence                       keep what a refused claim leaves, have owner nodes to look at
-    leave at a failed join      each try would be a rebalance of all others; the session's end removes a dead member
+    incremental (cooperative)   partitions that stay are read all the time.  But every member has to offer it, which
+                                Java consumers before 2.4 do not; and each change costs two rebalances
+    reading while joining       no pause for partitions that stay.  But once all members have joined, the coordinator
+                                refuses commits of the previous generation
+    reading after a fence       as in ZooKeeper after a refused claim.  But owner nodes show who owns a partition; here
+                                only the coordinator knows, and it has given our partitions away
+    leaving at a failed join    each retry would be one more rebalance of all other members
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class JoiningMember(MemberState):
 
     @property
     def tried(self) -> bool:
-        # A coordinator that has just started refuses for some seconds: whoever waits for the first round waits on.
+        # A coordinator that has just started refuses joins for some seconds: wait on.
         return self.phase in (P.SETTLED, P.CLOSED) or self.refused
 
     @property

@@ -1,7 +1,7 @@
-"""Executor of a member's actions: runs one, and reports.  Runs in the event loop.
+"""Executor of a member's actions: runs one, and returns its report.  Runs in the event loop.
 
-Each action is done the same way in both kinds of group, or only in one of them (GroupActions.own).  steps.Do says what
-each does and may report.  A failure of ZooKeeper, a broker or a store is also a report: `Failed`.
+Actions that both kinds of group have are here; GroupActions.own has the others.  steps.Do lists actions and reports.  A
+failure of ZooKeeper, a broker or a store is also a report: `Failed`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from zkconsumer.options.config import ConsumerConfig
 
 
 class GroupActions:
-    """What differs between the kinds of group: how it is read, and how claims are made, kept and given back.
+    """Actions of one kind of group: how the group is read, and how claims are made, kept and given back.
 
-    own: actions of this kind of group only, and LEAVE.  freed: ends a wait.  history: the topics as read so far.
+    own: actions that only this kind has, and LEAVE.  freed: set to end a wait.  history: topics as read so far.
     """
 
     def __init__(self, own: Mapping[Do, Callable[[Action], Report]], history: TopicHistory) -> None:
@@ -51,7 +51,7 @@ class GroupActions:
         """Prepare a new cursor."""
 
     def started(self, assignment: Assignment) -> None:
-        """Note that partitions are read."""
+        """Clean up after fetching of partitions has started."""
 
     def as_seen(self) -> str:
         """Return the group as this member sees it, as the end of a sentence about what it reads."""

@@ -2,37 +2,36 @@
 
     state, actions = step(state, event)
 
-Theory.  A member is always in one phase: it waits for the report of the one action that it asked for, or, settled or
-closed, for a happening (the group changed, the session is lost, the program closes).  Everything that an action needs
-is in the state, so a story (tests/scenarios) or a random order of events shows every behaviour without a socket.  What
-a report leads to is a table, `NEXT`, to be held against the reference; what the table cannot say is a detour.
+Theory.  A member is always in one phase.  It waits for the report of its current action, or, settled or closed, for a
+happening: the group changed, the session was lost, the program closes.  The state holds everything that decides the
+next action, so a story (tests/scenarios) or a random order of events shows every behaviour without a socket.  The table
+`NEXT` gives the phase after each report; an exception to the table is a detour.
 
 Rules of every member:
 
-    turn        each phase entered takes the next number.  A report with another turn is late, and changes nothing: so
-                an action that a lost session or a fence overtook needs no cancelling, only forgetting
-    work        a phase of partitions that has none to work on is skipped
-    drop first  what is lost to others is dropped before anything else is done
-    wait        a round that fails leaves what is owned as it is and starts again after backoff_ms.  After max_retries
-                in a row an alarm is raised, and the backoff grows, up to eight times.  A member never gives up
-    stale       changes during a round cost one more round, however many there were
+    turn        a phase takes the next number when it is entered.  A report with another turn is late and changes
+                nothing, so a member ignores an action that a lost session or a fence has overtaken
+    work        a phase that works on partitions is skipped if there are none
+    drop first  partitions that others may own are dropped before the next action begins
+    wait        after a failed round the member waits backoff_ms and starts again.  After max_retries failures in a row
+                it raises an alarm, and the backoff grows, up to eight times.  A member never gives up
+    stale       any number of changes during a round costs one more round
 
-A kind of group is a state: a subclass has the fields, the table and the four rules (happened, learned, detour, entered)
-that differ.
+A subclass of MemberState is a kind of group.  It has the table, the fields and the rules that differ.
 
     zkconsumer.group.rebalance         ZooKeeper: each member computes its own assignment and races for its claims
     zkconsumer.kafkagroup.lifecycle    coordinator: the assignment is given, and everything is revoked before
 
 Rejected:
 
-    one table for both      the order is reversed (read, then revoke what leaves; revoke all, then join), and so is what
-                            a failure means: a refused claim keeps what is owned, a fence takes everything.  Each row
-                            would ask which kind of group it is in
-    two machines            the turn, the skipping of phases, the backoff, the alarm and the late reports stood in both,
-                            and a correction of one was forgotten in the other
-    coroutines              a member as one function, waiting in the middle: its state is a stack frame that no test can
-                            build, compare or print, and a lost session is an exception out of every line
-    states as classes       one class for each phase: thirteen of them, and what a lost session means is in each
+    one table for both      the orders are reversed: read and then revoke what leaves; revoke everything and then join.
+                            So are the failures: a refused claim keeps what is owned, a fence takes everything.  Each
+                            row would have to ask for the kind of group
+    two machines            both had turns, skipped phases, backoff, alarm and late reports, and a bug that was fixed in
+                            one stayed in the other
+    one coroutine           its state is a stack frame, which no test can build, compare or print; and each line would
+                            have to expect the exception of a lost session
+    one class for a phase   fifteen classes, each of which has to say what a lost session means
 """
 
 from __future__ import annotations
@@ -58,9 +57,9 @@ from zkconsumer.member.steps import (
 P = Phase
 RESTING = (P.SETTLED, P.CLOSED)
 REVOKING = (P.STOPPING, P.DRAINING, P.COMMITTING)
-OF_PARTITIONS = (*REVOKING, P.RELEASING, P.CLAIMING, P.LOCATING, P.STARTING)  # skipped without partitions
+OF_PARTITIONS = (*REVOKING, P.RELEASING, P.CLAIMING, P.LOCATING, P.STARTING)
 
-# Part of every table.
+# Rows of every table.
 IN_BOTH: dict[tuple[Phase, type[Report]], Phase] = {
     (P.STOPPING, Finished): P.DRAINING,
     (P.DRAINING, Finished): P.COMMITTING,
@@ -102,13 +101,13 @@ class MemberState:
 
     @property
     def tried(self) -> bool:
-        """True if a round has ended, so that who waits for the first one may go on."""
+        """True if a program that waits for the first round need not wait any longer."""
         return self.phase in (P.SETTLED, P.WAITING, P.CLOSED)
 
     # rules --------------------------------------------------------------------------------------------------------
 
     def work(self, phase: Phase) -> Assignment:
-        """Return the partitions that a phase works on."""
+        """Return the partitions that a phase works on; no partitions for other phases."""
         raise NotImplementedError
 
     def happened(self, event: Happening) -> tuple[Self, Phase | None, Assignment]:

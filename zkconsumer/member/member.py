@@ -20,7 +20,7 @@ from zkconsumer.member.steps import Action, Do, Happening, Phase, Report
 
 
 class Member:
-    """One member of a group, in the event loop.  state: its first state, which chooses the rules of its group."""
+    """One member of a group, in the event loop.  state: the first state, which has the rules of its kind of group."""
 
     def __init__(self, state: MemberState, *, executor: Executor, tasks: TaskGroup, on_event: OnEvent) -> None:
         self.rounds = 0  # rebalances, finished or given up for now
@@ -36,7 +36,7 @@ class Member:
 
     @property
     def settled(self) -> bool:
-        """True if it reads everything that is assigned to it, as far as it knows."""
+        """True if the member reads its whole assignment, and knows of no change."""
         return self.state.settled
 
     @property
@@ -81,7 +81,7 @@ class Member:
         self._short_since = now() if self._short_since is None else self._short_since
 
     def _begin(self, action: Action) -> None:
-        """Start an action; one that still runs belongs to an older turn, and is ended first."""
+        """Start an action.  An action that still runs belongs to an older turn, and is ended first."""
         if self._acting is not None and not self._acting.ended:
             self._acting.end()
         self._acting = self._tasks.spawn(f"member-{action.do.value.replace(' ', '-')}", self._act, action)
@@ -108,4 +108,4 @@ class Member:
         """Report the end of an outage, if there was one: everything assigned is read."""
         if self._short_since is not None:
             seconds, self._short_since = now() - self._short_since, None
-            self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after that was said"))
+            self._on_event(ConsumerEvent("over", f"the full share is read, {seconds:.1f} s after the alarm"))

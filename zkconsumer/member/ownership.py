@@ -142,7 +142,7 @@ class OwnedPartitions:
             self._on_event(ConsumerEvent("owned", some_of(cursor.tp for cursor in fresh)))
 
     def stop(self, tps: Collection[TopicPartition]) -> None:
-        """Fetch and deliver nothing more of these; delivered messages may still be done.
+        """Stop fetching and delivering partitions; delivered messages may still be done.
 
         Sets that were fetched from a deleted topic are still delivered: no owner can read them again.
         """
@@ -157,8 +157,8 @@ class OwnedPartitions:
         drain(self.among(tps), self._listener, min(drain_s, DRAIN_AT_END_S) if closing else drain_s)
 
     def commit(self, tps: Collection[TopicPartition]) -> str:
-        """Commit what is done of these, for their next owner, who reads the rest again.  Return "", or why one is not
-        committed."""
+        """Commit the done messages of partitions for the next owner, which reads the others again.  Return "", or why a
+        partition is not committed."""
         leaving = self.among(tps)
         results = self._commits.commit_last(leaving) if self._config.auto_commit else {}
         for cursor in leaving:
@@ -171,7 +171,7 @@ class OwnedPartitions:
         return f"not committed: {failed[0]}" if failed else ""
 
     def drop(self, tps: Collection[TopicPartition]) -> None:
-        """Revoke these at once: nothing more of them is delivered, sent or committed."""
+        """Revoke partitions at once: nothing more of them is delivered, sent or committed."""
         self._fetchers.remove(tps)
         self.forget(tps)
 

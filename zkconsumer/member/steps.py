@@ -35,7 +35,7 @@ class Claim:
 
 
 class Do(enum.Enum):
-    """Action of the executor -> what it reports; (F): or Failed, if ZooKeeper, a broker or a store is used."""
+    """Action of the executor -> its reports; (F): or Failed, if ZooKeeper, a broker or a store is used."""
 
     STOP = "stop fetchers"  # for the assignment; deliver nothing more of it -> Finished
     DRAIN = "drain"  # wait until delivered messages are done, or rebalance.drain.ms is over -> Finished
@@ -57,7 +57,7 @@ class Do(enum.Enum):
 
 
 class Phase(enum.Enum):
-    """What the machine waits for: the report of an action, or, in the last two, a happening."""
+    """Phase of a member: it waits for the report of an action, or, settled or closed, for a happening."""
 
     STOPPING = Do.STOP
     DRAINING = Do.DRAIN
@@ -203,8 +203,8 @@ class JoinAgain:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What was read of the group may be outdated: its members, topics, partitions, our subscription, or, after a
-    reconnect, anything."""
+    """Members, topics, partitions or our subscription may have changed since the group was read, or, after a reconnect,
+    anything."""
 
 
 @dataclass(frozen=True, slots=True)
