@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-# Three for two cores: a test on real clusters waits a third of its time.
+# Three for two cores: a test on real clusters waits a third of its time; quick ones wait less, but lint runs beside them.
 WORKERS ?= 3
-QUICK_WORKERS ?= 4
+QUICK_WORKERS ?= 3
+QUICK ?= -m "not real and not faults"
 SEEDS ?= 5
 VERDICTS := tests/faults/results.jsonl
 # Failed tests run once more, alone; the file carries the flaky ones from one part of a run to the next (CONTRIBUTING.md).
@@ -40,16 +41,15 @@ lint: $(STAMP)
 	$(BIN)/mypy examples
 	$(BIN)/lint-imports
 
-check: lint        ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
-	@rm -f $(FLAKY)
-	$(BIN)/python -m pytest -q $(RERUN) -n $(QUICK_WORKERS) --dist worksteal --few-examples -m "not real and not faults and not thorough"
+check: $(STAMP)    ## format, lint, types, borders, and tests that need no JVM: a fifth of their examples, none that takes long
+	$(MAKE) -j 2 lint quick QUICK='--few-examples -m "not real and not faults and not thorough"'
 
-# The first part of `make test`: these and lint run beside each other.
-quick:
-	@# One process compiles the tests and what they import; else each worker would, beside the others.
-	-@$(BIN)/python -m pytest -q --collect-only -m "not real and not faults" >/dev/null
+# These and lint run beside each other, in `make check` and as the first part of `make test`.
+quick: $(STAMP)
+	@# In a fresh checkout one process compiles the tests and what they import; else each worker would, beside the others.
+	-@test -d tests/__pycache__ || $(BIN)/python -m pytest -q --collect-only -m "not real and not faults" >/dev/null
 	@rm -f $(FLAKY)
-	$(BIN)/python -m pytest -q $(RERUN) -n $(QUICK_WORKERS) --dist worksteal -m "not real and not faults"
+	$(BIN)/python -m pytest -q $(RERUN) -n $(QUICK_WORKERS) --dist worksteal $(QUICK)
 
 archives:
 	$(BIN)/python -m localkafka.classdata $(ARCHIVED)

@@ -60,6 +60,7 @@ def background(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.thorough
 def test_a_start_in_the_background_that_fails_says_why_and_leaves_its_name_free(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for _ in range(2):

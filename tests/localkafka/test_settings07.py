@@ -93,6 +93,7 @@ def test_a_cluster_that_cannot_be_is_refused_and_leaves_no_folder(
     assert not list(tmp_path.glob("localkafka-*/.owner"))
 
 
+@pytest.mark.thorough
 def test_a_home_without_an_original_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(original.HOME, raising=False)
     cluster = Cluster07(kind="original")

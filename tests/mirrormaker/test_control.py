@@ -541,6 +541,7 @@ def test_what_holds_memory_is_shown_by_topic() -> None:
     assert "  memory: 52.0 of 67.1 MB; 48.0 MB wait: news 46.0 MB, logs 2.0 MB" in found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "code", "says"), [("{", 78, "is damaged"), ("", 73, "cannot be read: Is a directory")]
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from mirrormaker import exits
 from tests.fewthreads import said
 
@@ -15,6 +17,7 @@ mirror: {whitelist: 'a.*', control.socket: none}
 """
 
 
+@pytest.mark.thorough
 def test_a_mirror_that_cannot_have_its_threads_ends_at_the_start_with_the_limit(tmp_path: Path) -> None:
     file = tmp_path / "m.yaml"
     file.write_text(FILE)

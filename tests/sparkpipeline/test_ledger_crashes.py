@@ -55,6 +55,7 @@ DECISIVE = (
 )
 
 
+@pytest.mark.thorough
 def test_a_process_killed_at_a_decisive_point_loses_nothing(tmp_path: Path) -> None:
     for number, point in enumerate(DECISIVE):
         killed = child(tmp_path / "orders", 2, (0, 5) if number % 2 else None, f"{point}=kill")

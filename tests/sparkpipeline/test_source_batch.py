@@ -113,6 +113,7 @@ def test_reader_and_partitions_are_small_when_pickled(cluster):
     assert rows(back, [again])[:3] == rows(made, [task])[:3]
 
 
+@pytest.mark.thorough
 def test_a_task_knows_neither_greenlets_nor_zookeeper_nor_pandas():
     code = (
         "import sys, pyspark_kafka08, sparkpipeline.source.readers, sparkpipeline.reading.arrow;"
@@ -122,6 +123,7 @@ def test_a_task_knows_neither_greenlets_nor_zookeeper_nor_pandas():
     assert found.stdout.strip() == "[]"
 
 
+@pytest.mark.thorough
 def test_the_lookup_of_a_format_imports_neither_arrow_nor_numba():
     code = "import sys, pyspark_kafka08; print(sorted({'pyarrow', 'numba', 'numpy'} & set(sys.modules)))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

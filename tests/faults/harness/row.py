@@ -494,7 +494,7 @@ Story = Callable[[Run], None]
 
 
 def row(number: str, title: str, accept: Accept, *, short: bool = False, **setup: Any) -> Callable[[Story], Any]:
-    """A test of a row; short: it belongs to the short list of `make test`.  setup: fields of Row."""
+    """A test of a row; short: `make test` runs it, too.  setup: fields of Row."""
     wanted = Row(number=number, title=title, accept=accept, **setup)
 
     def decorated(story: Story) -> Any:
