@@ -250,7 +250,7 @@ def test_a_parked_entry_is_measured_where_that_is_asked_for_and_left_out_where_t
     first = cursor.partition.parked_at.reason
     assert isinstance(first, DamagedMessage)
     assert (first.offset, first.resume_at) == (2, None)
-    assert cursor.apply(cursor.partition.unpark, measure=True)
+    assert cursor.apply(cursor.partition.unpark, None, True)
     fetching.until(lambda: cursor.parked)
     reason = cursor.partition.undeliverable
     assert isinstance(reason, DamagedMessage)
@@ -258,7 +258,7 @@ def test_a_parked_entry_is_measured_where_that_is_asked_for_and_left_out_where_t
     assert reason.raw[12:].startswith(damaged[12:])  # where its size is damaged, with what follows it
     assert fetching.kinds("gap") == []
     assert cursor.committable() == 2
-    assert cursor.apply(cursor.partition.unpark, go_on_at=resume_at)
+    assert cursor.apply(cursor.partition.unpark, resume_at)
     assert fetching.read(6 - resume_at) == values(*range(resume_at, 6))
     fetching.until(lambda: fetching.values() == [] and cursor.committable() == 6)
 
@@ -270,10 +270,10 @@ def test_it_does_not_go_on_behind_a_damaged_entry_before_what_came_before_is_del
     cursor = fetching.add(T0, 0)
     fetching.until(lambda: cursor.parked)
     assert cursor.drained
-    assert not cursor.apply(cursor.partition.unpark, go_on_at=3)
+    assert not cursor.apply(cursor.partition.unpark, 3)
     assert fetching.read(2) == values(0, 1)
     fetching.until(lambda: cursor.committable() == 2)
-    assert cursor.apply(cursor.partition.unpark, go_on_at=3)
+    assert cursor.apply(cursor.partition.unpark, 3)
     assert fetching.read(1) == values(3)
 
 
@@ -286,5 +286,5 @@ def test_an_entry_that_no_fetch_can_hold_says_where_to_go_on_behind_it(cluster, 
     assert isinstance(reason, EntryTooLarge)
     assert (reason.offset, reason.resume_at, reason.needed) == (1, 2, 5026)
     assert reason.raw[-1:] == b"x"
-    assert cursor.apply(cursor.partition.unpark, go_on_at=2)
+    assert cursor.apply(cursor.partition.unpark, 2)
     assert fetching.read(1) == values(2)

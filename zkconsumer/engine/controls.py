@@ -132,7 +132,7 @@ class Controls:
 
     def park(self, tp: TopicPartition, reason: str) -> None:
         cursor = self._owned(tp, "parked")
-        cursor.apply(cursor.partition.park, reason, at_once=True)
+        cursor.apply(cursor.partition.park, reason, True)
 
     def parked(self) -> dict[TopicPartition, Parked]:
         """Return why and at which offset partitions are parked, for those that have an offset."""

@@ -436,7 +436,9 @@ class Fetcher:
         assert isinstance(group, Group)
         group.leave(cursor)
         self._resting.busy(fetched.tp)
-        self._take(FetchPart(cursor, cursor.partition.epoch, offset_of(cursor), group.asked_bytes), fetched, at)
+        self._take(
+            FetchPart(cursor.tp, cursor, cursor.partition.epoch, offset_of(cursor), group.asked_bytes), fetched, at
+        )
 
     def _nothing_new(self, part: FetchPart, end: int | None, at: float) -> bool:
         """Return True for a partition without messages if the log ends at its position, and nothing else has to be

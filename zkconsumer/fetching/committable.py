@@ -23,9 +23,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
 
-P = ParamSpec("P")
+A = TypeVarTuple("A")
 T = TypeVar("T")
 W = TypeVar("W")
 
@@ -53,11 +53,9 @@ class TicketOwner(Protocol):
     @property
     def partition(self) -> TicketReports: ...
 
-    def report(self, event: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T: ...
+    def report(self, event: Callable[[*A], T], *args: *A) -> T: ...
 
-    def under_lease(
-        self, event: Callable[Concatenate[W, float, P], T], what: W, /, *args: P.args, **named: P.kwargs
-    ) -> T: ...
+    def under_lease(self, event: Callable[[W, float, *A], T], what: W, *args: *A) -> T: ...
 
 
 class Progress:
@@ -159,13 +157,11 @@ class Progress:
     def partition(self) -> TicketReports:
         return self
 
-    def report(self, event: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
-        return event(*args, **named)
+    def report(self, event: Callable[[*A], T], *args: *A) -> T:
+        return event(*args)
 
-    def under_lease(
-        self, event: Callable[Concatenate[W, float, P], T], what: W, /, *args: P.args, **named: P.kwargs
-    ) -> T:
-        return event(what, 0.0, *args, **named)
+    def under_lease(self, event: Callable[[W, float, *A], T], what: W, *args: *A) -> T:
+        return event(what, 0.0, *args)
 
     def may_send(self, ticket: DeliveryTicket, now: float) -> bool:
         """True if it is neither done nor dropped."""

@@ -127,7 +127,7 @@ class FormatProbe:
     def blank(self, blank: FetchPart) -> None:
         """Handle a repeated empty fetch."""
         if self._takes is not False:
-            self._blanks[blank.cursor.tp] = blank
+            self._blanks[blank.tp] = blank
             self._begin()
 
     def transactions(self, topic: str) -> None:

@@ -23,14 +23,11 @@ from zkconsumer.fetching.shares import Holding, Offer
 class FetchPart(NamedTuple):
     """Part of a fetch request for one partition.  epoch: of the partition when the request was sent."""
 
+    tp: TopicPartition
     cursor: Cursor
     epoch: int
     offset: int
     asked_bytes: int
-
-    @property
-    def tp(self) -> TopicPartition:
-        return self.cursor.tp
 
     @property
     def awaited(self) -> bool:
@@ -77,7 +74,7 @@ def parts_of(asked: Sequence[Asked], cursors: Mapping[TopicPartition, Cursor]) -
     found = {}
     for tp, offset, size in asked:
         cursor = cursors[tp]
-        found[tp] = FetchPart(cursor, cursor.partition.epoch, offset, size)
+        found[tp] = FetchPart(tp, cursor, cursor.partition.epoch, offset, size)
     return found
 
 

@@ -207,22 +207,20 @@ class Partition:
         self.queued_bytes = 0
         self.queued_sets = 0
         self._owner = owner
-        self._actions: list[Action] = []
+        self.actions: list[Action] = []  # what the newest events lead to outside
         self._unticketed: set[FetchedSet] = set()  # delivered sets without their last ticket yet
         self._unticketed_bytes = 0
         self._iterated: FetchedSet | None = None  # set that is iterated message by message
         self._failure: FetchedSet | None = None  # set whose failure was due and not raised
 
     def take_actions(self) -> Sequence[Action]:
-        """Return what the newest events lead to outside; each action once."""
-        if not self._actions:
-            return ()
-        actions, self._actions = self._actions, []
+        """Return the actions, each once."""
+        actions, self.actions = self.actions, []
         return actions
 
     def _give_back(self, nbytes: int) -> None:
         if nbytes:
-            self._actions.append(Action(Do.GIVE_BACK, nbytes))
+            self.actions.append(Action(Do.GIVE_BACK, nbytes))
 
     def _enter(self) -> None:
         """Take the first state that applies."""
@@ -370,7 +368,7 @@ class Partition:
         fetched.queued = True
         self.queued_bytes += fetched.nbytes
         self.queued_sets += 1
-        self._actions.append(Action(Do.QUEUE, fetched=fetched))
+        self.actions.append(Action(Do.QUEUE, fetched=fetched))
 
     def _left_queue(self, fetched: FetchedSet) -> None:
         fetched.queued = False
@@ -756,7 +754,7 @@ class Partition:
         self.paused = True
         self._enter()
         if self.queued_sets:
-            self._actions.append(Action(Do.DISCARD))
+            self.actions.append(Action(Do.DISCARD))
 
     def resume(self) -> None:
         """End a pause: a set in the middle of its iteration continues, and sets that came too late are fetched

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
-from typing import Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Protocol, TypeVar, TypeVarTuple
 
 from groundwork import clocks
 from groundwork.queues import BoundedQueue
@@ -31,7 +31,7 @@ from zkconsumer.fetching.position import Reset
 from zkconsumer.offsets.former import TopicCreation
 from zkconsumer.session.lease import Lease
 
-P = ParamSpec("P")
+A = TypeVarTuple("A")
 T = TypeVar("T")
 W = TypeVar("W")
 
@@ -150,28 +150,28 @@ class Cursor:
         self._channel = channel
         self._end_known_at = float("-inf")
 
-    def apply(self, event: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
+    def apply(self, event: Callable[[*A], T], *args: *A) -> T:
         """Let an event of the event loop happen.  It ends the rest of the partition."""
         if self.rest is not None:
             self.rest.leave(self)
-        return self.report(event, *args, **named)
+        return self.report(event, *args)
 
-    def report(self, event: Callable[P, T], /, *args: P.args, **named: P.kwargs) -> T:
+    def report(self, event: Callable[[*A], T], *args: *A) -> T:
         """Let an event happen that cannot change a resting partition; called in any thread."""
+        partition = self.partition
         with self.lock:
-            result = event(*args, **named)
-            actions = self.partition.take_actions()
+            result = event(*args)
+            actions = partition.take_actions() if partition.actions else ()
         for action in actions:
             self._carry_out(action)
         return result
 
-    def under_lease(
-        self, event: Callable[Concatenate[W, float, P], T], what: W, /, *args: P.args, **named: P.kwargs
-    ) -> T:
+    def under_lease(self, event: Callable[[W, float, *A], T], what: W, *args: *A) -> T:
         """Let an event happen that needs the lease: event(what, now, ...); called in any thread."""
+        partition = self.partition
         with self.lock:
-            result = event(what, self.lease_time(), *args, **named)  # the time is read last
-            actions = self.partition.take_actions()
+            result = event(what, self.lease_time(), *args)  # the time is read last
+            actions = partition.take_actions() if partition.actions else ()
         for action in actions:
             self._carry_out(action)
         return result

@@ -184,14 +184,14 @@ class Shares:
         self.aside += nbytes
 
     def _count(self, holding: Holding, asked: int = 0, held: int = 0) -> None:
-        own = self._own(holding)
+        before, change = holding.asked + holding.held, asked + held
         holding.asked += asked
         holding.held += held
-        self.used += asked + held
-        if holding.waits:
-            self.waiting += asked + held
+        self.used += change
+        if holding.new or holding.stalled:
+            self.waiting += change
         if not holding.closed:
-            self.kept += self._own(holding) - own
+            self.kept += max(0, self.slot - before - change) - max(0, self.slot - before)
 
     def larger(self, nbytes: int) -> None:
         """Record by how many bytes a response was larger than requested."""

@@ -152,7 +152,7 @@ class BatchReader:
             self._set = None
             delivered.cursor.report(delivered.cursor.partition.ended, delivered, None)
         elif first:
-            delivered.cursor.report(delivered.cursor.partition.iterated, delivered, on_ack=True)
+            delivered.cursor.report(delivered.cursor.partition.iterated, delivered, True)
         if len(columns):
             return Batch(delivered.message_set.tp, columns, at, ticket)
         self._report_damage()
@@ -203,7 +203,7 @@ class BatchReader:
 
     def _iteration_ended(self, delivered: DeliveredSet) -> None:
         """Let the rest of a set be fetched again."""
-        delivered.cursor.report(delivered.cursor.partition.iteration_ended, delivered, finished=False)
+        delivered.cursor.report(delivered.cursor.partition.iteration_ended, delivered, False)
 
     def _report_damage(self) -> None:
         """Report the damage, so that the set is fetched again from there."""
