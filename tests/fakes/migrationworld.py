@@ -151,10 +151,13 @@ class Process:
         allowed = begin(phase, step, self._facts(plan))
         journal.append([Begun(group, step)], 2)
         if {"kafka offsets", "zookeeper offsets"} & allowed.writes:
+            rows = {row.tp: row for row in plan.rows}
             for write in left_to_write(plan, world.snapshot(group)).writes:
                 self._moment()
-                world.write(write.store, group, write.tp, write.position, write.version)
-                before = write.before if isinstance(write.before, int) else None
+                row = rows[write.tp]
+                node = row.zookeeper if write.store == "zookeeper" else None
+                world.write(write.store, group, write.tp, write.position, None if node is None else node.version)
+                before = held if isinstance(held := row.held(write.store), int) else None
                 journal.append([Wrote(group, step, write.store, write.tp, before=before, after=write.position)], 3)
         journal.append([Reached(group, step, end(phase, step, self._facts(plan)))], 4)
 

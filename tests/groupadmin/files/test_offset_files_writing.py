@@ -47,7 +47,7 @@ def test_csv_of_one_group_names_no_group():
 @pytest.mark.parametrize(
     ("rows", "kind", "says"),
     [
-        ([SavedRow("g", "t", 0, 5), SavedRow(None, "t", 0, 5)], "csv", "cannot stand in one CSV"),
+        ([SavedRow("g", "t", 0, 5), SavedRow(None, "t", 0, 5)], "csv", "one CSV cannot have rows"),
         ([SavedRow("g", "t", BrokerPartition(0, 1), 5)], "csv", "t/0-1: kafka-consumer-groups knows no partitions of"),
         ([SavedRow(None, "t", 0, 5)], "zk-export", "names a group in each line"),
     ],
