@@ -27,7 +27,7 @@ def test_a_handler_that_computes_for_ten_seconds_costs_no_session_and_starves_no
     told = beside_a_busy_handler(source, unique.group(), topic, end, SESSION_MS, "computes", "messages", 10)
     print(f"other stream: {told['quiet']:,.0f} messages/s, beside the busy handler {told['beside']:,.0f}")
     assert told["states"] == ["connected"], told
-    assert not [text for text in told["told"] if "nothing but one call ran" in text or "others may own" in text], told
+    assert not [text for text in told["told"] if "could not run for" in text or "others may own" in text], told
     assert told["offsets"] == [0, 1]
     assert told["beside"] >= told["quiet"] / 10, told  # half, on a machine that does nothing else: tests/faults
 
