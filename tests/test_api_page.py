@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-import pytest
-
+from tests.cases import each
 from tests.docpages import PAGES, blocks, text_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -28,7 +27,7 @@ LISTED = {module: re.findall(r"`(\w+)`", names) for module, names in ROW.findall
 WITHOUT_DOCSTRING = {"NONE", "DDL", "DROP", "Handler", "entries"}  # values and types, explained where they are made
 
 
-@pytest.mark.parametrize("module", LISTED)
+@each("module", LISTED)
 def test_listed_names_exist_with_a_docstring_each_in_order(module: str) -> None:
     names = LISTED[module]
     assert names == sorted(names)
@@ -41,12 +40,12 @@ def test_listed_names_exist_with_a_docstring_each_in_order(module: str) -> None:
         assert name in WITHOUT_DOCSTRING or value.__doc__, name
 
 
-@pytest.mark.parametrize("package", ["zkconsumer", "producer"])
+@each("package", ["zkconsumer", "producer"])
 def test_what_a_package_offers_is_listed(package: str) -> None:
     assert LISTED[package] == sorted(import_module(package).__all__)
 
 
-@pytest.mark.parametrize("module", [name for name in LISTED if name.endswith(".errors")])
+@each("module", [name for name in LISTED if name.endswith(".errors")])
 def test_every_exception_of_a_listed_module_is_listed(module: str) -> None:
     """What a program catches: an error that is added has to be found here."""
     found = import_module(module)
@@ -97,14 +96,14 @@ def exceptions_named(page: str) -> Iterator[str]:
             yield name
 
 
-@pytest.mark.parametrize("page", OWN)
+@each("page", OWN)
 def test_every_exception_that_a_page_names_is_imported_from_the_package_it_is_about(page: str) -> None:
     named = list(exceptions_named(page))
     assert named
     assert [name for name in named if name not in import_module(OWN[page]).__all__] == []
 
 
-@pytest.mark.parametrize(("page", "of"), [("consumer.md", "ConsumerConnector"), ("producer.md", "Producer")])
+@each(("page", "of"), [("consumer.md", "ConsumerConnector"), ("producer.md", "Producer")])
 def test_a_completion_offers_what_the_page_shows(page: str, of: str) -> None:
     offered = [name for name in dir(getattr(import_module(OWN[page]), of)) if not name.startswith("_")]
     text = text_of(page) + text_of("consumer-workers.md")
