@@ -91,10 +91,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A test on real clusters says so, or `make check` would start them; with --few-examples there are fewer."""
     for item in items:
-        real = {"real", "faults"} & {mark.name for mark in item.iter_markers()}
-        if not real and "shared_clusters" in getattr(item, "fixturenames", ()):
+        marks = {mark.name for mark in item.iter_markers()}
+        if not {"real", "faults"} & marks and "shared_clusters" in getattr(item, "fixturenames", ()):
             raise pytest.UsageError(f"{item.nodeid} takes a real cluster: mark it `real`")
-        if real and not SOME_REAL.search(item.path.read_text(encoding="utf-8")):
+        if "real" in marks and not SOME_REAL.search(item.path.read_text(encoding="utf-8")):
             raise pytest.UsageError(f"{item.nodeid} is real, and a run of real tests would not see it: see SOME_REAL")
     if config.getoption("--few-examples"):
         tests = {getattr(item, "obj", None) for item in items}
