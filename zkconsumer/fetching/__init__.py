@@ -1,9 +1,11 @@
 """Fetching: from brokers to the queues of streams.
 
 fetchers, brokerfetcher      the fetcher of each source broker, and the leader of each partition (currentleaders)
-fetchplan, budget, shares    what to fetch next, within the memory budget; each partition's share of it
+fetchplan, inflight          what to fetch next; the requests that wait for a response
+budget, shares               the memory budget, and each partition's share of it
 partition, partitioncursor   life of one owned partition, decided and carried out
-committable                  which offset of a partition may be committed
+position                     the next offset to fetch of a partition
+committable                  the offset of a partition that may be committed
 resets, logbounds            where a partition starts: auto.offset.reset and the listener; log ends
 resting                      partitions without news, fetched together
 damage, search               damaged entries, and the next readable offset behind them
