@@ -6,7 +6,7 @@
     ABSOLUTE_07       |Arrays.hashCode|, which fails for the smallest int32: the partitioner of 0.7
 
 index(rule, key, n)      index of the partition, of n, that a key belongs to; FAILS if the rule has none
-indexes(rule, keys, n)   indexes of many keys of one size at once
+indexes(rule, keys, n)   indexes of many keys of one size at once; indexes_at(): of keys at equal distances
 KeyIndexes(of_key, n)    indexes of many keys by any function of a key; recent ones are cached
 
 The compiled form of index() for all rows of columns is Kernels.indexes (kafkawire.formats.keyloops).
@@ -69,19 +69,27 @@ def index(rule: int, key: bytes, partitions: int) -> int:
 
 def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> Sequence[int] | None:
     """Return index() of each key.  None if keys have to be hashed one by one: they are not all of one size from 1 to
-    LARGEST bytes, or ABSOLUTE_07 may fail for one of them.
+    LARGEST bytes, or ABSOLUTE_07 may fail for one of them."""
+    size = len(keys[0])
+    if not 0 < size <= LARGEST or set(map(len, keys)) != {size}:
+        return None
+    return indexes_at(rule, b"".join(keys), 0, size, size, len(keys), partitions)
+
+
+def indexes_at(
+    rule: int, data: bytes, at: int, size: int, step: int, count: int, partitions: int
+) -> Sequence[int] | None:
+    """Return index() of each of `count` keys (at least one) of `size` bytes; the first begins at byte `at`, each next
+    one `step` bytes later.  None if ABSOLUTE_07 may fail for one of them.
 
     A large integer has a lane of 64 bits for each key, so that one multiplication or addition computes all of them.
     Numbers in lanes have 32 bits: a product of two fits, and then its upper half is cleared.
     """
-    size, count = len(keys[0]), len(keys)
-    if not 0 < size <= LARGEST or set(map(len, keys)) != {size}:
-        return None
-    data, found = b"".join(keys), list[bytes]()
+    found: list[bytes] = []
     codes_of = _murmur2_codes if rule == MURMUR2 else _java_codes
     for first in range(0, count, _BATCH):
         some = min(_BATCH, count - first)
-        codes = codes_of(data, first * size, size, some)
+        codes = codes_of(data, at + first * step, size, step, some)
         if rule in (ABSOLUTE, ABSOLUTE_07):
             negative = codes >> 31 & _ones(some)
             codes = (codes ^ negative * _MASK) + negative
@@ -97,13 +105,13 @@ def indexes(rule: int, keys: Sequence[bytes], partitions: int) -> Sequence[int] 
     return numbers
 
 
-def _java_codes(data: bytes, at: int, size: int, count: int) -> int:
+def _java_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
     """Return Arrays.hashCode of each key, as an unsigned number.
 
     It is a power of 31 and the sum of the signed bytes, each times a power of 31.  Of eight bytes at a time, adjacent
     ones are added to four numbers, these to two, and these to one.
     """
-    begin = _alike_at_first(data, at, size, count)
+    begin = _alike_at_first(data, at, size, step, count)
     code, left = bytes_hash(data[at : at + begin]), size - begin
     # Bytes are read 128 too large, to be unsigned.
     code = code * _POWERS[left] - 128 * sum(_POWERS[:left])
@@ -111,7 +119,7 @@ def _java_codes(data: bytes, at: int, size: int, count: int) -> int:
     while begin < size:
         end = size - (size - begin - 1) // _LANE * _LANE
         places = reversed(range(begin, end))
-        eight = _laid([_column(data, at + n, size, count).translate(_SIGN_FLIPPED) for n in places], count)
+        eight = _laid([_column(data, at + n, step, count).translate(_SIGN_FLIPPED) for n in places], count)
         if end - begin > 1:
             eight = (eight & _lowest(8, 16)) + _POWERS[1] * (eight >> 8 & _lowest(8, 16))
         if end - begin > 2:
@@ -124,17 +132,17 @@ def _java_codes(data: bytes, at: int, size: int, count: int) -> int:
     return (lanes & _lowest(32)) + (code & _MASK) * _ones(count) & _lowest(32)
 
 
-def _murmur2_codes(data: bytes, at: int, size: int, count: int) -> int:
+def _murmur2_codes(data: bytes, at: int, size: int, step: int, count: int) -> int:
     """Return murmur2() of each key."""
     low, ones = _lowest(32), _ones(count)
     h = (0x9747B28C ^ size) * ones
     whole = size & ~3
     for begin in range(0, whole, 4):
-        k = _laid([_column(data, at + n, size, count) for n in range(begin, begin + 4)], count) * _M & low
+        k = _laid([_column(data, at + n, step, count) for n in range(begin, begin + 4)], count) * _M & low
         k = (k ^ k >> 24 & _lowest(8)) * _M & low
         h = h * _M & low ^ k
     if size > whole:
-        h = (h ^ _laid([_column(data, at + n, size, count) for n in range(whole, size)], count)) * _M & low
+        h = (h ^ _laid([_column(data, at + n, step, count) for n in range(whole, size)], count)) * _M & low
     h = (h ^ h >> 13 & _lowest(19)) * _M & low
     return h ^ h >> 15 & _lowest(17)
 
@@ -149,12 +157,12 @@ def _remainders(codes: int, partitions: int) -> int:
     return codes - partitions * (codes * inverse >> 31 + bits & _lowest(33 - bits))
 
 
-def _alike_at_first(data: bytes, at: int, size: int, count: int) -> int:
+def _alike_at_first(data: bytes, at: int, size: int, step: int, count: int) -> int:
     """Return how many leading bytes all keys have in common, at most one less than their size."""
-    first, last = data[at : at + size], data[at + (count - 1) * size :][:size]
+    first, last = data[at : at + size], data[at + (count - 1) * step :][:size]
     common = 0
     while common < size - 1 and first[common] == last[common]:
-        if _column(data, at + common, size, count).count(first[common]) < count:
+        if _column(data, at + common, step, count).count(first[common]) < count:
             break
         common += 1
     return common

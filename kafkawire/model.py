@@ -120,6 +120,32 @@ class Message:
             self.handed.acked(self.resume_at)
 
 
+def made(
+    topic: str,
+    partition: PartitionId,
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    timestamp_ms: int | None,
+    timestamp_type: int | None,
+    resume_at: int,
+    new: Callable[[type[Message]], Message] = object.__new__,
+) -> Message:
+    """Return a Message without headers, in two thirds of the time: __init__ is a third of the cost of reading one."""
+    message = new(Message)
+    message.topic = topic
+    message.partition = partition
+    message.offset = offset
+    message.key = key
+    message.value = value
+    message.timestamp_ms = timestamp_ms
+    message.timestamp_type = timestamp_type
+    message.headers = None
+    message.resume_at = resume_at
+    message.handed = None
+    return message
+
+
 @dataclass(slots=True, unsafe_hash=True)  # not frozen, like Part: three times as fast to make
 class Run:
     """Adjacent entries that may be sent together: plain ones of one format, one wrapper, or one record batch.

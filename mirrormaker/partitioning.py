@@ -21,7 +21,7 @@ from groundwork.sentences import counted
 from kafkawire.columns import Column, Columns, as_list, laid
 from kafkawire.columns import Part as Stretch
 from kafkawire.errors import LocalError
-from kafkawire.grouping import MANY
+from kafkawire.grouping import MANY, indexes_of_keys
 from kafkawire.kernels import ready
 from kafkawire.keyhashes import KEYLESS, KeyIndexes
 from kafkawire.model import BrokerPartition, PartitionId, TopicPartition
@@ -230,6 +230,10 @@ class Partitioner:
                 return found
             if least == KEYLESS:
                 return self._filled(as_list(found))
+        if quick is None and self._rule is not None:
+            hashed = indexes_of_keys(columns, end, self._rule, len(self.targets), keyless)
+            if hashed is not None:
+                return hashed
         return self._filled(self._by_key(Stretch(columns, 0, end).keys(), keyless))
 
     def _by_key(self, keys: Sequence[bytes | None], keyless: int) -> list[int]:

@@ -13,10 +13,10 @@ from kafkawire.compression import SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, entries, framed_reader, text_or_hex
 from kafkawire.decode.tails import damaged_length07
 from kafkawire.errors import CorruptMessage, LocalError, RemoteError
-from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.v07.layout import CODEC, HEAD, HEADS, LOG_OVERHEAD, LOWEST
-from kafkawire.formats.v07.messages import message_set, messages
-from kafkawire.formats.v07.wrappers import Wrapper, opened, wrapper
+from kafkawire.formats.v07.messages import message_set
+from kafkawire.formats.v07.read import Wrapper, opened, opened_messages, wrapper
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import INT16, INT32, INT64, Reader
 
@@ -123,7 +123,7 @@ def _with_set(out: Document, data: memoryview, start: int) -> Decoded:
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
     """Return the document of a set fetched at position start, up to the first damage, and that damage.  A truncated
     last entry is not damage; a wrapper that exceeds OPEN_LIMIT, together with those before it, is."""
-    document, damage = collected(parts(data, start, OpenBudget(OPEN_LIMIT, shared=True)), len(data))
+    document, damage = collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
     return {"fetch_offset": start} | document, damage
 
 
@@ -134,7 +134,7 @@ def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None
     def fill(run: Run, part: Part) -> None:
         wrapped = wrapper(data, run.begin, run.end, offset=start + run.begin)
         part.outer = _wrapper(wrapped, run)
-        part.messages.extend(_inner(whole, run, budget))
+        part.messages.extend(_inner(whole, run, budget or OpenBudget(OPEN_LIMIT)))
         part.outer |= _ignored_tail(wrapped)
 
     found = yield from entries(scan, lambda run: _plain(whole, run), fill)
@@ -159,8 +159,9 @@ def _plain(whole: MessageSet, run: Run) -> Iterator[Document]:
         at = after
 
 
-def _inner(whole: MessageSet, run: Run, budget: OpenBudget | None) -> Iterator[Document]:
-    for message in messages(replace(whole, runs=(run,), resume_at=run.resume_at), budget=budget):
+def _inner(whole: MessageSet, run: Run, budget: OpenBudget) -> Iterator[Document]:
+    walk = Walk(whole.topic, whole.partition, whole.start, True, budget.limit)
+    for message in opened_messages(walk, whole.buffer, run, budget):
         where: Document = {"start": message.offset, "safe_commit": message.resume_at}
         yield where | text_or_hex("payload", message.value)
 

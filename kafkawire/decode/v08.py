@@ -15,9 +15,10 @@ from kafkawire.compression import LZ4, SNAPPY, is_xerial
 from kafkawire.decode.documents import Document, Part, Parts, codec_name, collected, entries, framed_reader, text_or_hex
 from kafkawire.decode.tails import damaged_size
 from kafkawire.errors import CorruptMessage, RemoteError
-from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget
+from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget, Walk
 from kafkawire.formats.mixed import changes, is_batch, scan_older
-from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, READER, Wrapper, messages, wrapper
+from kafkawire.formats.v01.messages import LOG_OVERHEAD, LOWEST, READER, Wrapper, wrapper
+from kafkawire.formats.v01.read import opened_messages
 from kafkawire.formats.v2.layout import Batch, batch_at
 from kafkawire.formats.v2.read import Record, records
 from kafkawire.model import Message, MessageSet, Run, Scan
@@ -92,7 +93,7 @@ def _plain(fields: Mapping[str, Any], start: int) -> tuple[Document, RemoteError
 def set_document(data: bytes | memoryview, start: int = LOWEST) -> tuple[Document, CorruptMessage | None]:
     """Return the document of a set fetched at offset start, up to the first damage, and that damage.  A truncated last
     entry is not damage (see tails); an entry that exceeds OPEN_LIMIT, together with those before it, is."""
-    return collected(parts(data, start, OpenBudget(OPEN_LIMIT, shared=True)), len(data))
+    return collected(parts(data, start, OpenBudget(OPEN_LIMIT)), len(data))
 
 
 def parts(data: bytes | memoryview, start: int, budget: OpenBudget | None = None) -> Parts:
@@ -118,8 +119,10 @@ def _older(data: memoryview, begin: int, start: int, budget: OpenBudget | None) 
     whole = MessageSet("", 0, start, scan.resume_at, data[: scan.end], -1, scan.runs, READER)
 
     def fill(run: Run, part: Part) -> None:
+        each = budget or OpenBudget(OPEN_LIMIT)
         part.outer = _wrapper(wrapper(data, run.begin, run.end))
-        part.messages.extend(_message(message, {}) for message in messages(_of(whole, run), budget=budget))
+        walk = Walk("", 0, start, True, each.limit)
+        part.messages.extend(_message(message, {}) for message in opened_messages(walk, whole.buffer, run, each))
 
     found = yield from entries(scan, lambda run: _plain_entries(whole, run), fill)
     return replace(found, needed=0) if begin else found

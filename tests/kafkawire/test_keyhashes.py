@@ -24,6 +24,7 @@ from kafkawire.keyhashes import (
     KeyIndexes,
     index,
     indexes,
+    indexes_at,
 )
 from producer.partitioners import (
     byte_array_partitioner,
@@ -152,8 +153,9 @@ def test_many_keys_of_one_size_are_hashed_at_once_as_each_is(rule: int, keys: li
 @pytest.mark.parametrize("rule", RULES)
 def test_more_keys_than_one_number_holds_with_bytes_in_common_are_hashed_as_each_is(rule: int) -> None:
     keys = [b"\xff-key-%08d-\x80" % (n * 7919) for n in range(9000)]
+    data = b"".join(b"~~" + key + b"~" for key in keys)
     wanted = [index(rule, key, 5) for key in keys]
-    found = indexes(rule, keys, 5)
+    found = indexes_at(rule, data, 2, len(keys[0]), len(keys[0]) + 3, len(keys), 5)
     assert found is not None
     assert list(found) == wanted
 

@@ -23,8 +23,8 @@ from kafkawire.errors import CorruptMessage, RemoteError, SetTooLarge
 from kafkawire.formats import mixed
 from kafkawire.formats.layouts import OPEN_LIMIT, OpenBudget
 from kafkawire.formats.v01 import messages as v01
-from kafkawire.formats.v01.wrappers import MAX_DEPTH, wrapper
-from kafkawire.formats.v01.wrappers import opened as opened_wrapper
+from kafkawire.formats.v01.read import MAX_DEPTH, wrapper
+from kafkawire.formats.v01.read import opened as opened_wrapper
 from mirrormaker.config import from_yaml
 
 LIMIT = 1 << 20

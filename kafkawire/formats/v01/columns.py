@@ -5,24 +5,38 @@ everything and checks only wrappers.  It ends before the first wrapper that cann
 out in pieces of whole entries: the result is then still in the processor's cache when it is used, and its memory is
 free for the next piece.
 
-Then one pass over the segments of a layout, in pure Python or compiled (loops.py).  It only finds where damage is; that
-entry is read again to describe it.
+Then one pass over the segments of a layout.  It only finds where damage is; read.py reads there again to describe it.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from operator import add, itemgetter
 from typing import TYPE_CHECKING
 
-from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Alike, Column, Columns, Entries, Later, column, in_order, sorted_out
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing, OpenBudget
-from kafkawire.formats.v01.scan import ENTRY_OVERHEAD, LOG_OVERHEAD, LOWEST, Scan, cut
-from kafkawire.formats.v01.wrappers import CRC_FROM, Wrapper, bad_crc, opened, shift_of, wrapper
+from kafkawire.formats.v01.read import Wrapper, opened, shift_of, wrapper
+from kafkawire.formats.v01.scan import (
+    AGAIN,
+    ENTRY_OVERHEAD,
+    HEAD,
+    LEAST,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    LOWEST,
+    MANY_ALIKE,
+    Scan,
+    hop_alike,
+)
+from kafkawire.formats.v01.uniform import all_alike, are_right, find, offsets, timestamps
+from kafkawire.kernels import ready
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
 
@@ -41,7 +55,7 @@ class Segment:
     start: int  # offsets before it are not wanted, and not checked
     shift: int  # what to add to offsets
     appended_ms: int | None  # timestamp of a wrapper that its broker set, for all messages in it
-    pinned: int | None  # offset that all of them get: that of a nested wrapper whose content is not numbered
+    pinned: int | None  # offset that all of them get: see messages._at_one_offset
     behind: int  # what to subtract from a position to get the position in the original bytes
     wrapper_at: int | None  # position of the top-level wrapper in the set
 
@@ -81,9 +95,9 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
     for number, run in enumerate(message_set.runs, 1):
         if run.codec:
             before = len(layout.pieces), len(layout.segments), layout.size
-            final = layout.budget.final
+            untouched = layout.budget.untouched
             layout.damage = _outermost(layout, message_set, run, check_crcs)
-            if layout.budget.exceeded and not final:  # the other entries of the piece may have used up the budget
+            if layout.budget.exceeded and not untouched:  # the other entries of the piece may have used up the budget
                 layout.back_to(*before)
                 layout.full = True
                 yield layout
@@ -97,7 +111,7 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
                 yield layout
                 layout = Layout(layout.resume_at, OpenBudget(budget.limit))
             continue
-        for piece in cut(message_set.buffer, run, most_bytes):
+        for piece in _cut(message_set.buffer, run, most_bytes):
             if layout.size and layout.size + piece.end - piece.begin > most_bytes:
                 yield layout
                 layout = Layout(layout.resume_at, OpenBudget(budget.limit))
@@ -112,6 +126,51 @@ def _plain(run: Run, at: int, start: int) -> Segment:
     """Return the segment of a plain run laid at `at`."""
     end = at + run.end - run.begin
     return Segment(at, end, run.magic, run.entries, start, 0, None, None, at - run.begin, None)
+
+
+def _cut(buffer: memoryview, run: Run, most_bytes: int) -> Iterator[Run]:
+    """Yield a plain run as runs of at most most_bytes, or of a single entry."""
+    at = run.begin
+    while run.end - at > most_bytes:
+        end, entries, last = _hop(buffer[at : at + most_bytes], run.magic)
+        if not entries:
+            last, size, _ = HEAD.unpack_from(buffer, at)
+            end, entries = LOG_OVERHEAD + size, 1
+        yield Run(at, at + end, 0, run.magic, entries, last + 1)
+        at += end
+        run = Run(at, run.end, 0, run.magic, run.entries - entries, run.resume_at)
+    if at < run.end:
+        yield run
+
+
+def _hop(view: memoryview, magic: int) -> tuple[int, int, int]:
+    """Return where the complete entries of a view end, their number, and the offset of the last."""
+    quick = ready()
+    hop, worth = (hop_alike, MANY_ALIKE) if quick is None else (quick.hop, 1)
+    total, size_of = len(view), _INT32.unpack_from
+    least_at = total - LOG_OVERHEAD - LEAST[magic]  # last position at which a complete entry can begin
+    at, count, last, again = 0, 0, 0, 0
+    while at <= least_at:
+        entries = 0
+        if at >= again:
+            _, size, kind = HEAD.unpack_from(view, at)
+            if at + LOG_OVERHEAD + size > total:
+                break
+            at, entries, reached = hop(view, at, kind, LEAST[magic])
+            again = at + AGAIN if entries < worth else 0
+            if entries:
+                count, last = count + entries, reached
+        if not entries:  # the next entries differ: read some one by one
+            begin, until = at, min(again, least_at + 1)
+            while at < until:
+                after = at + LOG_OVERHEAD + size_of(view, at + _SIZE_AT)[0]
+                if after > total:
+                    least_at = -1
+                    break
+                begin, at, count = at, after, count + 1
+            if at > begin:
+                last = HEAD.unpack_from(view, begin)[0]
+    return at, count, last
 
 
 def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> CorruptMessage | None:
@@ -135,11 +194,7 @@ def within(damage: CorruptMessage, wrapper_at: int) -> CorruptMessage:
 
 @dataclass(slots=True)
 class _Opening:
-    """One top-level wrapper while it is laid out.
-
-    0.9 numbers a nested wrapper of format v0 but not its content: all its messages get the wrapper's offset, and only
-    the last moves the position past it, so a restart in the middle repeats some and loses none.
-    """
+    """One top-level wrapper while it is laid out; messages._inside describes the rules."""
 
     layout: Layout
     check_crcs: bool
@@ -185,10 +240,14 @@ class _Opening:
                 )
 
 
-# Fields of a plain entry, no more than needed, since each costs time.
-_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, and the value length that follows a null key
+_V0 = struct.Struct(">qiI2xii")  # offset, size, crc, key length, value length if the key is null
 _V1 = struct.Struct(">qiIxBqii")  # as _V0, with attributes and timestamp before the key length
 _INT32 = struct.Struct(">i")
+_SIZE_AT = 8  # position in an entry
+_CRC_FROM = 16
+_ATTRIBUTES = 17
+_GLANCE_BYTES = 32 << 10  # bytes of entries that are read before all of them are separated
+_PER_SHAPE = 16  # average number of entries per shape for which this pays
 _FAR = 1 << 62  # offsets and shifts below it add up within int64
 
 
@@ -216,22 +275,13 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
         resume_at=layout.resume_at if damage is None else _reached(start, offsets, pinned),
         damage=damage,
         entry_magic=layout.magic,
+        entries=found.entries,
     )
 
 
-def _resumes(layout: Layout, found: Columns) -> Iterable[int]:
-    """Return the offset at which reading resumes after each message: the next one, but not past an offset that a later
-    message shares."""
-    offsets = as_list(found.offsets)
-    if all(segment.pinned is None for segment in layout.segments):
-        return [offset + 1 for offset in offsets]
-    following = [*offsets[1:], None if found.damage is None else found.resume_at]
-    return [offset + (offset != after) for offset, after in zip(offsets, following, strict=False)]
-
-
-_INDEXING = Indexing(layouts, _columns_of, _resumes)
+_INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
-index_within, messages = _INDEXING.index_within, _INDEXING.messages
+index_within = _INDEXING.index_within
 
 
 def _reached(start: int, offsets: Column, pinned: int | None) -> int:
@@ -246,95 +296,259 @@ def _reached(start: int, offsets: Column, pinned: int | None) -> int:
 class _Found:
     columns: Sequence[Column]  # offsets, key_at, key_size, value_at, value_size; if timed also timestamps and types
     damaged: tuple[int, int] | None  # segment and position of the first damage
+    entries: Entries | None = None
 
 
 # ---- in pure Python --------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _Lists:
+    offsets: list[int] = field(default_factory=list)
+    key_at: list[int] = field(default_factory=list)
+    key_size: list[int] = field(default_factory=list)
+    value_at: list[int] = field(default_factory=list)
+    value_size: list[int] = field(default_factory=list)
+    stamps: list[int] = field(default_factory=list)
+    types: list[int] = field(default_factory=list)
+
+
 def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
-    columns: tuple[list[int], ...] = ([], [], [], [], [], [], [])
-    offsets, *_, stamps, types = columns
+    quick = _by_shape(layout, data, check_crcs)
+    if quick is not None:
+        return quick
+    lists = _Lists()
+    columns = (lists.offsets, lists.key_at, lists.key_size, lists.value_at, lists.value_size, lists.stamps, lists.types)
+    timed = layout.timed
     for number, segment in enumerate(layout.segments):
-        known = len(offsets)
-        stopped = (_entries_v1 if segment.magic else _entries_v0)(columns, data, segment, check_crcs)
-        added = len(offsets) - known
+        known = len(lists.offsets)
+        stopped = _segment(lists, data, segment, check_crcs)
+        added = len(lists.offsets) - known
         if segment.pinned is not None:
-            offsets[known:] = [segment.pinned] * added
-        if segment.magic == 0:
-            stamps += [-1] * added
-            types += [-1] * added
-        elif segment.appended_ms is not None:
-            stamps[known:] = [segment.appended_ms] * added
-            types[known:] = [1] * added
+            lists.offsets[known:] = [segment.pinned] * added
+        if segment.magic == 0 and timed:
+            lists.stamps += [-1] * added
+            lists.types += [-1] * added
         if stopped >= 0:
             return _Found(columns, (number, stopped))
     return _Found(columns, None)
 
 
-def _entries_v0(columns: Sequence[list[int]], data: bytes, segment: Segment, check: bool) -> int:
-    """Add the entries of a segment of format v0, without timestamps; return the position of a damaged one, or -1."""
-    add_offset, add_key_at, add_key_size, add_value_at, add_value_size, *_ = (column.append for column in columns)
+def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment; return the position of damage, or -1."""
+    loop, at = _LOOPS[segment.magic], segment.begin
+    while at < segment.end:
+        same = find(data, at, segment.end, segment.magic)
+        if same is not None and same.count >= MANY_ALIKE and _add_alike(lists, data, same, segment, check):
+            at = same.end
+            continue
+        # Adjacent entries differ: read some one by one, then check again for equal shapes.
+        until = at + AGAIN if same is None else max(same.end, at + AGAIN)
+        at, right = loop(lists, data, replace(segment, begin=at, end=min(until, segment.end)), check)
+        if not right:
+            return at
+    return -1
+
+
+def _add_alike(lists: _Lists, data: bytes, same: Alike, segment: Segment, check: bool) -> bool:
+    """Add entries of one shape.  Return False, adding nothing, if some are not wanted or damaged."""
+    if check and not are_right(data, same):
+        return False
+    found = offsets(data, same)
+    if min(found) + segment.shift < segment.start:
+        return False
+    begin, end, step, count = same.begin, same.end, same.step, same.count
+    lists.offsets += [offset + segment.shift for offset in found] if segment.shift else found
+    lists.key_at += range(begin + same.key_at, end + same.key_at, step)
+    lists.key_size += [same.key_size] * count
+    lists.value_at += range(begin + same.value_at, end + same.value_at, step)
+    lists.value_size += [same.value_size] * count
+    if segment.magic:
+        stamp = segment.appended_ms
+        lists.stamps += timestamps(data, same) if stamp is None else [stamp] * count
+        lists.types += [(data[begin + _ATTRIBUTES] & LOG_APPEND_TIME) >> 3 if stamp is None else 1] * count
+    return True
+
+
+def _by_shape(layout: Layout, data: bytes, check: bool) -> _Found | None:
+    """Return the result of _in_python for entries of a few shapes; None if there are more.
+
+    Entries of one shape are put side by side, then a few calls read all of them.
+    """
+    magic, end = layout.magic, 0
+    for segment in layout.segments:
+        if segment.begin != end or segment.pinned is not None or segment.shift or segment.appended_ms is not None:
+            return None
+        end = segment.end
+    if magic is None:
+        return None
+    same = find(data, 0, end, magic)
+    cut = _one_shape(data, same, magic) if same is not None and same.end == end else _few_shapes(data, end, magic)
+    if cut is None or (check and not all(are_right(*shape) for shape in cut.alike)):
+        return None
+    by_shape = [offsets(*shape) for shape in cut.alike]
+    if min(map(min, by_shape)) < layout.segments[0].start:
+        return None
+    return _Found(_columns(by_shape, cut, magic), None, _without_attributes(cut))
+
+
+def _one_shape(data: bytes, same: Alike, magic: int) -> Entries:
+    entries = Later[bytes](same.count, lambda: column(f"{same.step}s", memoryview(data)[: same.end]))
+    return Entries(entries, ENTRY_OVERHEAD[magic], [(data, same)])
+
+
+def _few_shapes(data: bytes, end: int, magic: int) -> Entries | None:
+    """Separate entries of a few shapes; None if there are too few entries or too many shapes."""
+    entries: list[bytes] = []
+    at, size_at, found = 0, _INT32.unpack_from, entries.append
+    for until in (min(_GLANCE_BYTES, end), end):
+        while at < until:
+            after = at + LOG_OVERHEAD + size_at(data, at + _SIZE_AT)[0]
+            found(data[at:after])
+            at = after
+        if len(entries) <= MANY_ALIKE or len(set(map(len, entries))) * _PER_SHAPE > len(entries):
+            return None
+    return _sorted_by(list(map(len, entries)), entries, magic) or _sorted_by(
+        _sizes_and_keys(entries, magic), entries, magic
+    )
+
+
+def _sizes_and_keys(entries: list[bytes], magic: int) -> list[tuple[int, bytes]]:
+    """Return the size of each entry and the four bytes of its key's length."""
+    key_at = ENTRY_OVERHEAD[magic] - 4
+    return list(zip(map(len, entries), map(itemgetter(slice(key_at - 4, key_at)), entries), strict=True))
+
+
+def _sorted_by(marks: Sequence[Hashable], entries: list[bytes], magic: int) -> Entries | None:
+    """Group entries by these marks; entries with the same mark have the same shape."""
+    number = {mark: n for n, mark in enumerate(dict.fromkeys(marks))}
+    if len(number) > min(256, len(entries) // _PER_SHAPE):
+        return None
+    kinds, shapes = bytes(map(number.__getitem__, marks)), []
+    for members in sorted_out(entries, kinds, len(number)):
+        side_by_side = b"".join(members)
+        same = all_alike(side_by_side, len(members[0]), magic)
+        if same is None:
+            return None
+        shapes.append((side_by_side, same))
+    return Entries(entries, ENTRY_OVERHEAD[magic], shapes, kinds)
+
+
+def _columns(by_shape: list[list[int]], cut: Entries, magic: int) -> list[Column]:
+    """Return the columns of entries of a few shapes. by_shape: the offsets of each."""
+    if cut.kinds is None:
+        data, same = cut.alike[0]
+        begin, end, step, count = same.begin, same.end, same.step, same.count
+        found: list[Column] = [
+            by_shape[0],
+            range(begin + same.key_at, end + same.key_at, step),
+            [same.key_size] * count,
+            range(begin + same.value_at, end + same.value_at, step),
+            [same.value_size] * count,
+        ]
+        return [*found, timestamps(data, same), [_type(data)] * count] if magic else found
+    kinds, shapes = cut.kinds, [same for _, same in cut.alike]
+
+    def of_shape(fields: list[int]) -> Later[int]:
+        return Later(len(kinds), lambda: list(map(fields.__getitem__, kinds)))
+
+    begins = Later(len(kinds), lambda: list(accumulate(map(len, cut.all), initial=0))[:-1])
+
+    def places(fields: list[int]) -> Later[int]:
+        return Later(len(kinds), lambda: list(map(add, begins, of_shape(fields))))
+
+    found = [
+        Later(len(kinds), lambda: in_order(by_shape, kinds)),
+        places([same.key_at for same in shapes]),
+        of_shape([same.key_size for same in shapes]),
+        places([same.value_at for same in shapes]),
+        of_shape([same.value_size for same in shapes]),
+    ]
+    if magic:
+        found.append(Later(len(kinds), lambda: in_order([timestamps(*shape) for shape in cut.alike], kinds)))
+        found.append(of_shape([_type(data) for data, _ in cut.alike]))
+    return found
+
+
+def _type(data: bytes) -> int:
+    """Return the timestamp type of format v1 entries of one shape."""
+    return (data[_ATTRIBUTES] & LOG_APPEND_TIME) >> 3
+
+
+def _without_attributes(cut: Entries) -> Entries | None:
+    return None if any(data[_ATTRIBUTES] for data, _ in cut.alike) else cut
+
+
+def _loop_v0(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:
+    """Add the entries that begin in a segment of format v0, without timestamps.  Return (their end, True), or the
+    position of a damaged one and False."""
     unpack, unpack_int32, crc32 = _V0.unpack_from, _INT32.unpack_from, zlib.crc32
+    offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
+    values, value_sizes = lists.value_at.append, lists.value_size.append
     at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
     while at < end:
         offset, size, crc, key_size, value_size = unpack(data, at)
-        offset += shift
-        after = at + 12 + size
-        if offset < start:
+        after = at + LOG_OVERHEAD + size
+        if offset + shift < start:
             at = after
             continue
-        if check and crc32(data[at + 16 : after]) != crc:
-            return at
+        if check and crc32(data[at + _CRC_FROM : after]) != crc:
+            return at, False
         value_at = at + 26
         if key_size != -1:
             value_at += key_size
             if key_size < 0 or value_at > after:
-                return at
+                return at, False
             (value_size,) = unpack_int32(data, value_at - 4)
         if value_at + value_size != after and (value_size != -1 or value_at != after):
-            return at
-        add_offset(offset)
-        add_key_at(at + 22)
-        add_key_size(key_size)
-        add_value_at(value_at)
-        add_value_size(value_size)
+            return at, False
+        offsets(offset + shift)
+        key_at(at + 22)
+        key_sizes(key_size)
+        values(value_at)
+        value_sizes(value_size)
         at = after
-    return -1
+    return at, True
 
 
-def _entries_v1(columns: Sequence[list[int]], data: bytes, segment: Segment, check: bool) -> int:
-    """Add the entries of a segment of format v1, with their own timestamps; return the position of a damaged one, or
-    -1."""
-    add_offset, add_key_at, add_key_size, add_value_at, add_value_size, *_ = (column.append for column in columns)
-    add_stamp, add_type = columns[5].append, columns[6].append
+def _loop_v1(lists: _Lists, data: bytes, segment: Segment, check: bool) -> tuple[int, bool]:
+    """Add the entries that begin in a segment of format v1, with timestamps.  Return (their end, True), or the position
+    of a damaged one and False."""
     unpack, unpack_int32, crc32 = _V1.unpack_from, _INT32.unpack_from, zlib.crc32
+    offsets, key_at, key_sizes = lists.offsets.append, lists.key_at.append, lists.key_size.append
+    values, value_sizes, stamps = lists.value_at.append, lists.value_size.append, lists.stamps.append
+    types = lists.types.append
     at, end, start, shift = segment.begin, segment.end, segment.start, segment.shift
+    appended_ms = segment.appended_ms
     while at < end:
         offset, size, crc, attributes, stamp, key_size, value_size = unpack(data, at)
-        offset += shift
-        after = at + 12 + size
-        if offset < start:
+        after = at + LOG_OVERHEAD + size
+        if offset + shift < start:
             at = after
             continue
-        if check and crc32(data[at + 16 : after]) != crc:
-            return at
+        if check and crc32(data[at + _CRC_FROM : after]) != crc:
+            return at, False
         value_at = at + 34
         if key_size != -1:
             value_at += key_size
             if key_size < 0 or value_at > after:
-                return at
+                return at, False
             (value_size,) = unpack_int32(data, value_at - 4)
         if value_at + value_size != after and (value_size != -1 or value_at != after):
-            return at
-        add_offset(offset)
-        add_key_at(at + 30)
-        add_key_size(key_size)
-        add_value_at(value_at)
-        add_value_size(value_size)
-        add_stamp(stamp)
-        add_type((attributes & 0x08) >> 3)
+            return at, False
+        offsets(offset + shift)
+        key_at(at + 30)
+        key_sizes(key_size)
+        values(value_at)
+        value_sizes(value_size)
+        stamps(stamp if appended_ms is None else appended_ms)
+        types((attributes & LOG_APPEND_TIME) >> 3 if appended_ms is None else 1)
         at = after
-    return -1
+    return at, True
+
+
+_Loop = Callable[[_Lists, bytes, Segment, bool], tuple[int, bool]]
+_LOOPS: tuple[_Loop, _Loop] = (_loop_v0, _loop_v1)
 
 
 # ---- compiled --------------------------------------------------------------------------------------------------
@@ -380,9 +594,9 @@ def _entry_damage(data: Bytes, segment: Segment, at: int, check_crcs: bool) -> C
     offset, size, crc, *_, key_size, value_size = (_V1 if segment.magic else _V0).unpack_from(data, at)
     offset += segment.shift
     after = at + LOG_OVERHEAD + size
-    computed = zlib.crc32(data[at + CRC_FROM : after])
+    computed = zlib.crc32(data[at + _CRC_FROM : after])
     if check_crcs and computed != crc:
-        return bad_crc(crc, computed, position, offset)
+        return CorruptMessage(f"crc mismatch, stored {crc:08x}, computed {computed:08x}", position, offset)
     value_at = at + ENTRY_OVERHEAD[segment.magic]
     if key_size != -1:
         value_at += key_size

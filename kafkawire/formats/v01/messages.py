@@ -17,7 +17,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from kafkawire.errors import CorruptMessage, LocalError
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
@@ -25,9 +24,12 @@ from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.formats.layouts import middle
 from kafkawire.formats.v01.columns import index as index
 from kafkawire.formats.v01.columns import index_within as index_within
-from kafkawire.formats.v01.columns import messages as messages
 from kafkawire.formats.v01.columns import pieces as pieces
 from kafkawire.formats.v01.columns import pieces_by as pieces_by
+from kafkawire.formats.v01.read import CRC_FROM, NOBODY, bad_crc, opened_messages
+from kafkawire.formats.v01.read import Wrapper as Wrapper
+from kafkawire.formats.v01.read import messages as messages
+from kafkawire.formats.v01.read import wrapper as wrapper
 from kafkawire.formats.v01.scan import CODEC as CODEC
 from kafkawire.formats.v01.scan import ENTRY_OVERHEAD as ENTRY_OVERHEAD
 from kafkawire.formats.v01.scan import LOG_APPEND_TIME as LOG_APPEND_TIME
@@ -40,9 +42,6 @@ from kafkawire.formats.v01.scan import count as count
 from kafkawire.formats.v01.scan import cut_short as cut_short
 from kafkawire.formats.v01.scan import entry_at as entry_at
 from kafkawire.formats.v01.scan import scan as scan
-from kafkawire.formats.v01.wrappers import CRC_FROM, bad_crc
-from kafkawire.formats.v01.wrappers import Wrapper as Wrapper
-from kafkawire.formats.v01.wrappers import wrapper as wrapper
 from kafkawire.formats.v01.write import Blobs as Blobs
 from kafkawire.formats.v01.write import Row as Row
 from kafkawire.formats.v01.write import encode as encode
@@ -50,7 +49,6 @@ from kafkawire.formats.v01.write import encode_columns as encode_columns
 from kafkawire.formats.v01.write import encode_lists as encode_lists
 from kafkawire.formats.v01.write import may_pass as may_pass
 from kafkawire.formats.v01.write import wrap
-from kafkawire.kernels import ready
 from kafkawire.model import Message, MessageSet, Part, PartitionId, Run, SetReader
 from kafkawire.primitives import Bytes
 
@@ -86,30 +84,29 @@ def check(entries: Bytes) -> CorruptMessage | None:
     """Return the first damage in complete entries: a wrong checksum, outer or inner, or bytes that are not an entry;
     None if there is none."""
     found = scan(entries, LOWEST)
-    for run in found.runs:
-        damage = next(pieces_by(ready(), _alone(entries, run))).damage if run.codec else _check_crcs(entries, run)
-        if damage is not None:
-            return damage
+    view = memoryview(entries)
+    try:
+        for run in found.runs:
+            if run.codec:
+                for _ in opened_messages(NOBODY, view, run):
+                    pass
+            else:
+                _check_crcs(view, run)
+    except CorruptMessage as exc:
+        return exc
     if found.damage is None and found.end != len(entries):
         return CorruptMessage(f"truncated {len(entries) - found.end} bytes after its beginning", found.end)
     return found.damage
 
 
-def _check_crcs(entries: Bytes, run: Run) -> CorruptMessage | None:
-    at, view, crc32, unpack = run.begin, memoryview(entries), zlib.crc32, _ENTRY.unpack_from
+def _check_crcs(view: memoryview, run: Run) -> None:
+    at, crc32, unpack = run.begin, zlib.crc32, _ENTRY.unpack_from
     while at < run.end:
         offset, size, crc = unpack(view, at)
         after = at + LOG_OVERHEAD + size
-        computed = crc32(view[at + CRC_FROM : after])
-        if computed != crc:
-            return bad_crc(crc, computed, at, offset)
+        if crc32(view[at + CRC_FROM : after]) != crc:
+            raise bad_crc(bytes(view[at:after]), 0, after - at, at, offset, crc)
         at = after
-    return None
-
-
-def _alone(entries: Bytes, run: Run) -> MessageSet:
-    """Return one run of some entries as a set."""
-    return MessageSet("", 0, LOWEST, run.resume_at, memoryview(entries), None, (run,), READER)
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
@@ -142,9 +139,13 @@ def _split_plain(part: Part, first: int | None) -> list[Part]:
 
 
 def _split_wrapper(part: Part, first: int | None) -> list[Part]:
-    inner = list(messages(_alone(part.entries, Run(0, len(part.entries), part.codec, part.magic, 1, 0))))
-    overhead = ENTRY_OVERHEAD[part.magic]
-    ends = list(accumulate(overhead + len(message.key or b"") + len(message.value or b"") for message in inner))
+    walk = replace(NOBODY, topic=part.tp.topic, partition=part.tp.partition)
+    run = Run(0, len(part.entries), part.codec, part.magic, 1, 0)
+    inner = list(opened_messages(walk, part.entries, run))
+    ends, total = [], 0
+    for message in inner:
+        total += ENTRY_OVERHEAD[part.magic] + len(message.key or b"") + len(message.value or b"")
+        ends.append(total)
     count = middle(ends, first)
     if not count:
         return [part]

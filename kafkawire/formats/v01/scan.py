@@ -15,8 +15,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
+from kafkawire.columns import FEW, alike, column
 from kafkawire.errors import CorruptMessage, UnknownMagic
-from kafkawire.formats.stride import FEW, alike
 from kafkawire.kernels import ready
 from kafkawire.model import Entry, Run
 from kafkawire.model import Scan as Scan
@@ -30,7 +30,6 @@ LOG_APPEND_TIME = 0x08
 
 HEAD = struct.Struct(">qi4xH")  # offset, size, magic and attributes in one
 _START = struct.Struct(">qi")  # offset, size
-_SIZE = struct.Struct(">i")
 _WORTH = 4096  # bytes; for fewer, calling the faster loops costs more than it saves
 _PIECE = 128 << 10  # bytes read at once, so that they stay in the processor's cache
 _SPARSE = 512  # bytes of an entry; above it only the bytes that are read get into the cache
@@ -161,8 +160,8 @@ def _ascending(data: Bytes, at: int, step: int, count: int, last: int, exact: bo
     )  # consecutive; two columns of bytes suffice: a repeated batch has fewer than 65536 messages
     if consecutive:
         return count
-    offsets = struct.Struct(f">q{step - 8}x").iter_unpack(memoryview(data)[at:end])
-    return next((n for n, (one, other) in enumerate(pairwise(offsets), 1) if other <= one), count)
+    found = column(f"q{step - 8}x", memoryview(data)[at:end])
+    return next((n for n, (one, other) in enumerate(pairwise(found), 1) if other <= one), count)
 
 
 def _first_wanted(buffer: Bytes, start: int) -> int:
@@ -230,38 +229,19 @@ def count(entries: Bytes) -> int:
 
 def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
     """Yield a run as runs of at most limit bytes, in order; a larger entry is yielded alone."""
-    view = memoryview(buffer)
-    while not run.codec and run.end - run.begin > limit:
-        size, entries, last = _complete(view[run.begin : run.begin + limit], run.magic)
-        if not entries:
-            last, size = _START.unpack_from(view, run.begin)
-            size, entries = size + LOG_OVERHEAD, 1
-        end = run.begin + size
-        if end == run.end:
-            break
-        yield replace(run, end=end, entries=entries, resume_at=last + 1)
-        run = replace(run, begin=end, entries=run.entries - entries)
-    yield run
-
-
-def _complete(view: memoryview, magic: int) -> tuple[int, int, int]:
-    """Return where the complete entries of a view of plain ones end, their number, and the offset of the last."""
-    quick, total, size_of = ready(), len(view), _SIZE.unpack_from
-    at = entries = last = 0
-    if quick is not None:
-        while at + _SMALLEST <= total:
-            at, more, reached = quick.hop(view, at, HEAD.unpack_from(view, at)[2], LEAST[magic])
-            if not more:
-                break
-            entries, last = entries + more, reached
-        return at, entries, last
-    after = 0
-    while after <= total:
-        last, at, entries = at, after, entries + 1
-        if at + LOG_OVERHEAD > total:
-            break
-        after += LOG_OVERHEAD + size_of(view, at + 8)[0]
-    return at, entries - 1, _START.unpack_from(view, last)[0] if at else 0
+    if run.codec:
+        yield run
+        return
+    begin = at = run.begin
+    entries = last = 0
+    while at < run.end:
+        offset, size = _START.unpack_from(buffer, at)
+        end = at + LOG_OVERHEAD + size
+        if entries and end - begin > limit:
+            yield replace(run, begin=begin, end=at, entries=entries, resume_at=last + 1)
+            begin, entries = at, 0
+        at, entries, last = end, entries + 1, offset
+    yield replace(run, begin=begin, entries=entries)
 
 
 def before(buffer: Bytes, run: Run, until: int) -> Run | None:

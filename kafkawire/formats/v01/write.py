@@ -127,22 +127,23 @@ def _copied(part: Stretch, magic: int) -> Sequence[Bytes | None]:
     """Return the entries that contain the rows; None for an entry that has to be encoded again, since its timestamp is
     the broker's or missing, or an attribute is set."""
     columns, since, until = part
+    if columns.entries is not None and not magic:
+        return columns.entries.all[since:until]
     head, data = ENTRY_OVERHEAD[magic] - 4, columns.data
-    begins = [at - head for at in as_list(columns.key_at[since:until])]
-    sizes = as_list(columns.value_size[since:until])
-    ends = [at + size for at, size in zip(as_list(columns.value_at[since:until]), sizes, strict=True)]
-    if -1 in sizes:
-        ends = [end + (size < 0) for end, size in zip(ends, sizes, strict=True)]
-    kept = [not data[at + _ATTRIBUTES] for at in begins]
+    key_at, value_at = as_list(columns.key_at[since:until]), as_list(columns.value_at[since:until])
+    to_attributes = head - _ATTRIBUTES
+    kept = [not data[at - to_attributes] for at in key_at]
     if magic:
         stamps, types = columns.timestamps_ms, columns.timestamp_types
         if stamps is None or types is None:
             return [None] * len(kept)
         times = zip(kept, as_list(stamps[since:until]), as_list(types[since:until]), strict=True)
         kept = [one and type_ <= 0 and stamp >= -1 for one, stamp, type_ in times]
-    if all(kept):
-        return [data[at:end] for at, end in zip(begins, ends, strict=True)]
-    return [data[at:end] if one else None for one, at, end in zip(kept, begins, ends, strict=True)]
+    places = zip(kept, key_at, value_at, as_list(columns.value_size[since:until]), strict=True)
+    return [
+        data[at - head : value_at + size if size > 0 else value_at] if one else None
+        for one, at, value_at, size in places
+    ]
 
 
 @lru_cache(maxsize=1)

@@ -4,24 +4,24 @@ First comes a layout: plain entries and the decompressed content of wrappers, si
 everything and checks only wrappers.  It ends where the first wrapper cannot be read.  A set may be laid out in pieces
 of whole top-level entries: the offset to commit after a piece is always the end of such an entry.
 
-Then one pass over the segments of a layout, in pure Python or compiled (loops.py).  It only finds where damage is; that
-entry is read again to describe it.
+Then one pass over the segments of a layout.  It only finds where damage is; read.py reads there again to describe it.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from kafkawire.columns import Column, Columns, as_list
+from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage, RemoteError
 from kafkawire.formats import layouts as common
 from kafkawire.formats.layouts import Indexing, OpenBudget
 from kafkawire.formats.v07.layout import ENTRY_OVERHEAD, HEADS, LENGTH, LOG_OVERHEAD
-from kafkawire.formats.v07.scan import cut
-from kafkawire.formats.v07.wrappers import Wrapper, bad_crc, opened, within, wrapper
+from kafkawire.formats.v07.read import Wrapper, bad_crc, opened, within, wrapper
+from kafkawire.formats.v07.scan import AGAIN, cut
+from kafkawire.formats.v07.uniform import Alike, are_right, find
 from kafkawire.model import MessageSet, Run
 from kafkawire.primitives import Bytes
 
@@ -39,7 +39,6 @@ class Segment:
     entries: int
     shift: int  # added to a byte of the joined pieces to get its offset in the log
     pinned: int | None  # offset of all messages: that of the top-level wrapper around them
-    after: int  # offset after that wrapper, or after the last of the entries
     behind: int  # what to subtract from a byte to get the position in the original bytes
     wrapper_at: int | None  # position of that wrapper in the set
 
@@ -62,9 +61,9 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
             continue
         if run.codec:
             before = len(layout.pieces), len(layout.segments), layout.size
-            final = layout.budget.final
+            untouched = layout.budget.untouched
             layout.damage = _outermost(layout, message_set, run, check_crcs)
-            if layout.budget.exceeded and not final:  # the other entries of the piece may have used up the budget
+            if layout.budget.exceeded and not untouched:  # the other entries of the piece may have used up the budget
                 layout.back_to(*before)
                 layout.full = True
                 yield layout
@@ -104,8 +103,7 @@ def _wanted(message_set: MessageSet, run: Run) -> Run:
 def _plain(run: Run, begin: int) -> Segment:
     """Return the segment of a plain run laid at begin."""
     end = begin + run.end - run.begin
-    shift, behind = run.resume_at - end, begin - run.begin
-    return Segment(begin, end, run.magic, run.entries, shift, None, run.resume_at, behind, None)
+    return Segment(begin, end, run.magic, run.entries, run.resume_at - end, None, begin - run.begin, None)
 
 
 def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bool) -> CorruptMessage | None:
@@ -115,7 +113,7 @@ def _outermost(layout: Layout, message_set: MessageSet, run: Run, check_crcs: bo
     except CorruptMessage as exc:
         return exc
     try:
-        _Opening(layout, check_crcs, run.begin, at, run.resume_at).inside(outer, 1)
+        _Opening(layout, check_crcs, run.begin, at).inside(outer, 1)
     except RemoteError as exc:
         return within(exc, run.begin, at)
     return None
@@ -129,7 +127,6 @@ class _Opening:
     check_crcs: bool
     wrapper_at: int
     position: int
-    after: int
 
     def inside(self, outer: Wrapper, depth: int) -> None:
         """Lay out the content of a wrapper."""
@@ -140,9 +137,8 @@ class _Opening:
                 self.inside(wrapper(data, run.begin, run.end, self.check_crcs), depth + 1)
             else:
                 begin, end = base + run.begin, base + run.end
-                position, after = self.position, self.after
                 self.layout.segments.append(
-                    Segment(begin, end, run.magic, run.entries, 0, position, after, base, self.wrapper_at)
+                    Segment(begin, end, run.magic, run.entries, 0, self.position, base, self.wrapper_at)
                 )
         if found.damage is not None:
             raise found.damage
@@ -178,26 +174,9 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
     )
 
 
-def _resumes(layout: Layout, found: Columns) -> Iterable[int]:
-    """Return the offset at which reading resumes after each message: the end of its entry, but not past an offset that
-    a later message shares."""
-    offsets, sizes = as_list(found.offsets), as_list(found.value_size)
-    ends: list[int] = []
-    for segment in layout.segments:
-        rows = slice(len(ends), len(ends) + segment.entries)
-        if segment.pinned is None:
-            overhead = ENTRY_OVERHEAD[segment.magic]
-            ends += [at + overhead + size for at, size in zip(offsets[rows], sizes[rows], strict=True)]
-        else:
-            ends += [segment.after] * len(offsets[rows])
-    if all(segment.pinned is None for segment in layout.segments):
-        return ends
-    return map(min, ends, [*offsets[1:], *(ends[-1:] if found.damage is None else [found.resume_at])])
-
-
-_INDEXING = Indexing(layouts, _columns_of, _resumes)
+_INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
-index_within, messages = _INDEXING.index_within, _INDEXING.messages
+index_within = _INDEXING.index_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,31 +188,80 @@ class _Found:
 # ---- in pure Python --------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _Lists:
+    offsets: list[int] = field(default_factory=list)
+    value_at: list[int] = field(default_factory=list)
+    value_size: list[int] = field(default_factory=list)
+
+
 def _in_python(layout: Layout, data: bytes, check_crcs: bool) -> _Found:
-    columns: tuple[list[int], ...] = ([], [], [])
+    quick = _all_alike(layout, data, check_crcs)
+    if quick is not None:
+        return quick
+    lists = _Lists()
+    columns = (lists.offsets, lists.value_at, lists.value_size)
     for number, segment in enumerate(layout.segments):
-        stopped = _entries(columns, data, segment, check_crcs)
+        stopped = _segment(lists, data, segment, check_crcs)
         if stopped >= 0:
             return _Found(columns, (number, stopped))
     return _Found(columns, None)
 
 
-def _entries(columns: Sequence[list[int]], data: bytes, segment: Segment, check: bool) -> int:
-    """Add the entries of a segment; return the position of a damaged one, or -1."""
-    add_offset, add_value_at, add_value_size = (column.append for column in columns)
+def _all_alike(layout: Layout, data: bytes, check: bool) -> _Found | None:
+    """Return the result of _in_python for a layout of plain entries of one shape; None if it is different."""
+    if len(layout.segments) != 1 or layout.segments[0].pinned is not None:
+        return None
+    segment = layout.segments[0]
+    same = find(data, segment.begin, segment.end, segment.magic)
+    if same is None or same.end != segment.end or (check and not are_right(data, same)):
+        return None
+    at, end, step = same.begin + segment.shift, same.end + segment.shift, same.step
+    values = range(same.begin + same.overhead, same.end + same.overhead, step)
+    return _Found((range(at, end, step), values, [same.value_size] * same.count), None)
+
+
+def _segment(lists: _Lists, data: bytes, segment: Segment, check: bool) -> int:
+    """Add a segment; return the position of damage, or -1."""
+    at = segment.begin
+    while at < segment.end:
+        same = find(data, at, segment.end, segment.magic)
+        if same is not None and (not check or are_right(data, same)):
+            _add_alike(lists, same, segment)
+            at = same.end
+            continue
+        until = min(segment.end, at + AGAIN) if same is None else same.end
+        at, right = _one_by_one(lists, data, segment, at, until, check)
+        if not right:
+            return at
+    return -1
+
+
+def _add_alike(lists: _Lists, same: Alike, segment: Segment) -> None:
+    begin, end, step, pinned = same.begin, same.end, same.step, segment.pinned
+    shift, overhead = segment.shift, same.overhead
+    lists.offsets += range(begin + shift, end + shift, step) if pinned is None else [pinned] * same.count
+    lists.value_at += range(begin + overhead, end + overhead, step)
+    lists.value_size += [same.value_size] * same.count
+
+
+def _one_by_one(lists: _Lists, data: bytes, segment: Segment, at: int, until: int, check: bool) -> tuple[int, bool]:
+    """Add the entries of a segment that begin before `until`.  Return their end and True, or the position of the first
+    damaged one and False."""
     unpack, crc32, overhead = HEADS[segment.magic].unpack_from, zlib.crc32, ENTRY_OVERHEAD[segment.magic]
-    at, end, shift, pinned = segment.begin, segment.end, segment.shift, segment.pinned
-    while at < end:
+    offsets, values, sizes = lists.offsets.append, lists.value_at.append, lists.value_size.append
+    shift, pinned = segment.shift, segment.pinned
+    while at < until:
         length, crc = unpack(data, at)
-        after = at + 4 + length
+        after = at + LOG_OVERHEAD + length
         value_at = at + overhead
         if check and crc32(data[value_at:after]) != crc:
-            return at
-        add_offset(at + shift if pinned is None else pinned)
-        add_value_at(value_at)
-        add_value_size(after - value_at)
+            return at, False
+        offsets(at + shift if pinned is None else pinned)
+        values(value_at)
+        sizes(after - value_at)
         at = after
-    return -1
+    return at, True
 
 
 # ---- compiled --------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ The formats are numbered -2 (magic 0) and -1 (magic 1): see layout.py.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats.layouts import MAX_DEPTH as MAX_DEPTH
@@ -24,15 +24,18 @@ from kafkawire.formats.layouts import OPEN_LIMIT as OPEN_LIMIT
 from kafkawire.formats.layouts import middle
 from kafkawire.formats.v07.borders import next_border as next_border
 from kafkawire.formats.v07.columns import index as index
-from kafkawire.formats.v07.columns import messages as messages
 from kafkawire.formats.v07.columns import pieces as pieces
 from kafkawire.formats.v07.columns import pieces_by as pieces_by
 from kafkawire.formats.v07.layout import CODEC as CODEC
 from kafkawire.formats.v07.layout import ENTRY_OVERHEAD as ENTRY_OVERHEAD
-from kafkawire.formats.v07.layout import LENGTH
+from kafkawire.formats.v07.layout import HEADS, LENGTH
 from kafkawire.formats.v07.layout import LOG_APPEND_TIME as LOG_APPEND_TIME
 from kafkawire.formats.v07.layout import LOG_OVERHEAD as LOG_OVERHEAD
 from kafkawire.formats.v07.layout import LOWEST as LOWEST
+from kafkawire.formats.v07.read import NOBODY, bad_crc, opened_messages
+from kafkawire.formats.v07.read import Wrapper as Wrapper
+from kafkawire.formats.v07.read import messages as messages
+from kafkawire.formats.v07.read import wrapper as wrapper
 from kafkawire.formats.v07.scan import Scan as Scan
 from kafkawire.formats.v07.scan import before, cut, stamped
 from kafkawire.formats.v07.scan import behind as behind
@@ -40,15 +43,12 @@ from kafkawire.formats.v07.scan import count as count
 from kafkawire.formats.v07.scan import cut_short as cut_short
 from kafkawire.formats.v07.scan import entry_at as entry_at
 from kafkawire.formats.v07.scan import scan as scan
-from kafkawire.formats.v07.wrappers import Wrapper as Wrapper
-from kafkawire.formats.v07.wrappers import wrapper as wrapper
 from kafkawire.formats.v07.write import Row as Row
 from kafkawire.formats.v07.write import encode as encode
 from kafkawire.formats.v07.write import encode_columns as encode_columns
 from kafkawire.formats.v07.write import encode_lists as encode_lists
 from kafkawire.formats.v07.write import may_pass as may_pass
 from kafkawire.formats.v07.write import wrap as wrap
-from kafkawire.kernels import ready
 from kafkawire.model import MessageSet, Part, PartitionId, Run, SetReader
 from kafkawire.primitives import Bytes
 
@@ -79,12 +79,32 @@ READER = SetReader(messages, index, pieces, cut, before, stamped)
 def check(entries: Bytes) -> CorruptMessage | None:
     """Return the first damage in complete entries: a wrong checksum, outer or inner, or bytes that are not an entry;
     None if there is none."""
-    whole, found = message_set("", 0, LOWEST, memoryview(entries), None)
-    damage = next((piece.damage for piece in pieces_by(ready(), whole) if piece.damage is not None), found.damage)
-    if damage is None and found.end != len(entries):
+    found = scan(entries, LOWEST)
+    view = memoryview(entries)
+    try:
+        for run in found.runs:
+            if run.codec:
+                for _ in opened_messages(NOBODY, view, run):
+                    pass
+            else:
+                _check_crcs(view, run)
+    except CorruptMessage as exc:
+        return exc
+    if found.damage is None and found.end != len(entries):
         why = f"truncated {len(entries) - found.end} bytes after its beginning"
         return CorruptMessage(why, found.end, found.resume_at)
-    return damage
+    return found.damage
+
+
+def _check_crcs(view: memoryview, run: Run) -> None:
+    at, unpack, overhead = run.begin, HEADS[run.magic].unpack_from, ENTRY_OVERHEAD[run.magic]
+    while at < run.end:
+        length, crc = unpack(view, at)
+        after = at + LOG_OVERHEAD + length
+        value = view[at + overhead : after]
+        if zlib.crc32(value) != crc:
+            raise bad_crc(value, crc, at, at)
+        at = after
 
 
 def split(part: Part, first: int | None = None) -> list[Part]:
@@ -117,10 +137,12 @@ def _split_plain(part: Part, first: int | None) -> list[Part]:
 
 def _split_wrapper(part: Part, first: int | None) -> list[Part]:
     run = Run(0, len(part.entries), part.codec, part.magic, 1, len(part.entries))
-    whole = MessageSet("", 0, LOWEST, run.resume_at, memoryview(part.entries), None, (run,), READER)
-    rows: list[Row] = [(0, None, message.value, None) for message in messages(whole)]
-    overhead = ENTRY_OVERHEAD[part.magic]
-    ends = list(accumulate(overhead + len(value or b"") for _, _, value, _ in rows))
+    walk = replace(NOBODY, topic=part.tp.topic, partition=part.tp.partition)
+    rows: list[Row] = [(0, None, message.value, None) for message in opened_messages(walk, part.entries, run)]
+    ends, total = [], 0
+    for _, _, value, _ in rows:
+        total += ENTRY_OVERHEAD[part.magic] + len(value or b"")
+        ends.append(total)
     count = middle(ends, first)
     if not count:
         return [part]

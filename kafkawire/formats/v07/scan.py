@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from kafkawire.errors import CorruptMessage
-from kafkawire.formats.stride import FEW, alike
 from kafkawire.formats.v07.layout import (
     CODEC,
     ENTRY_OVERHEAD,
@@ -27,6 +26,7 @@ from kafkawire.formats.v07.layout import (
     MAGIC_1,
     nonsense,
 )
+from kafkawire.formats.v07.uniform import hop as hop_alike
 from kafkawire.kernels import ready
 from kafkawire.model import Entry, Run
 from kafkawire.model import Scan as Scan
@@ -36,8 +36,7 @@ _START = struct.Struct(">iH")  # length, magic and attributes in one
 _SMALLEST = ENTRY_OVERHEAD[MAGIC_0]
 _LEAST = LEAST[MAGIC_1]
 _WORTH = 4096  # bytes; for fewer, calling the faster loops costs more than it saves
-_AGAIN = 8 * _WORTH  # bytes until the next try if it saved nothing
-_PIECE = 128 << 10  # bytes compared at once, so that they stay in the processor's cache
+AGAIN = 8 * _WORTH  # bytes until the next try if it saved nothing
 
 
 def scan(buffer: Bytes, start: int) -> Scan:
@@ -74,7 +73,7 @@ def scan(buffer: Bytes, start: int) -> Scan:
         at = end
         if entries and at >= again:
             at, more = hop(buffer, at, plain, total) if total - at > _WORTH else (at, 0)
-            entries, again = entries + more, at if more else at + _AGAIN
+            entries, again = entries + more, at if more else at + AGAIN
     else:
         damage = _short_tail(buffer, at, start)
     if entries:
@@ -87,26 +86,7 @@ def hop(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
     """Skip complete plain entries of one format begun before `limit`, by the faster loop available; it may skip none.
     Return (their end, their number)."""
     quick = ready()
-    return _hop_alike(buffer, at, magic, limit) if quick is None else quick.hop07(buffer, at, magic, limit)
-
-
-def _hop_alike(buffer: Bytes, at: int, magic: int, limit: int) -> tuple[int, int]:
-    """Skip entries with the same length, magic and attributes begun before `limit`, if there are at least eight."""
-    entries, same = 0, range(6 if magic == MAGIC_1 else 5)
-    while at + HEAD.size < limit:
-        length, number, attributes = HEAD.unpack_from(buffer, at)
-        step = LOG_OVERHEAD + length
-        if nonsense(at, length, number, 0) or number != magic + 2 or (number and attributes & CODEC):
-            break
-        if buffer[at : at + 5] != buffer[at + step : at + step + 5]:
-            break  # the usual result if sizes differ
-        piece = bytes(buffer[at : min(limit, at + _PIECE)])
-        count = len(piece) // step
-        count = alike(piece, 0, step, count, reversed(same)) if count >= FEW else 0
-        if count < FEW:
-            break
-        at, entries = at + count * step, entries + count
-    return at, entries
+    return hop_alike(buffer, at, magic, limit) if quick is None else quick.hop07(buffer, at, magic, limit)
 
 
 def _short_tail(buffer: Bytes, at: int, start: int) -> CorruptMessage | None:
@@ -144,7 +124,7 @@ def cut(buffer: Bytes, run: Run, limit: int) -> Iterator[Run]:
         while True:
             if at >= again:
                 at, more = hop(within, at, run.magic, until)
-                entries, again = entries + more, at if more else at + _AGAIN
+                entries, again = entries + more, at if more else at + AGAIN
             after = at + LOG_OVERHEAD + LENGTH.unpack_from(view, at)[0]
             if entries and after > until:
                 break

@@ -1,4 +1,5 @@
-"""Columns of record batches, without one object per message. read.py describes the bytes of a record.
+"""Columns of record batches, without one object per message, and their messages. read.py describes the bytes of a
+record.
 
 First comes a layout: checksums are compared, batches with a codec decompressed, and all records put side by side.  Then
 one pass over all records finds where damage is; that record is read again to describe it.
@@ -8,18 +9,20 @@ A set is laid out in pieces of whole batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkawire.columns import Column, Columns
 from kafkawire.errors import CorruptMessage
 from kafkawire.formats import layouts as common
-from kafkawire.formats.layouts import Indexing, OpenBudget
+from kafkawire.formats.layouts import OPEN_LIMIT, Indexing, OpenBudget
 from kafkawire.formats.v2.layout import OVERHEAD, Batch, batch_at
 from kafkawire.formats.v2.read import check_crc, opened
 from kafkawire.formats.v2.scan import before, cut, stamped
-from kafkawire.model import MessageSet, Run, SetReader
+from kafkawire.headers import unpacked
+from kafkawire.kernels import ready
+from kafkawire.model import PIECE_BYTES, Message, MessageSet, Run, SetReader, made
 from kafkawire.primitives import Bytes
 from kafkawire.varints import varint
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from kafkawire.formats.compiled import Kernels
 
 LEAST_RECORD = 7  # bytes of the smallest record: it has seven fields
+_FEW = 16  # records; for fewer, calling the compiled loop costs more than it saves
 _FAR = 1 << 62  # offsets below it stay within int64
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -81,9 +85,9 @@ def layouts(message_set: MessageSet, check_crcs: bool, budget: OpenBudget, most_
         if layout.size and (size > most_bytes or (run.codec and 2 * layout.size >= most_bytes)):
             yield layout
             layout = Layout(layout.resume_at, OpenBudget(budget.limit))
-        final = layout.budget.final
+        untouched = layout.budget.untouched
         layout.damage = _lay(layout, message_set, run, check_crcs)
-        if layout.budget.exceeded and not final:  # the other batches of the piece may have used up the budget
+        if layout.budget.exceeded and not untouched:  # the other batches of the piece may have used up the budget
             layout.damage, layout.full = None, True
             yield layout
             layout = Layout(layout.resume_at, OpenBudget(budget.limit))
@@ -167,15 +171,9 @@ def _columns_of(kernels: Kernels | None, layout: Layout, start: int, check_crcs:
     )
 
 
-def _resumes(layout: Layout, found: Columns) -> Iterable[int]:
-    """Return the offset at which reading resumes after each message."""
-    return [offset + 1 for offset in found.offsets]
-
-
-_INDEXING = Indexing(layouts, _columns_of, _resumes, headed=True)
+_INDEXING = Indexing(layouts, _columns_of)
 index, index_by, pieces, pieces_by = _INDEXING.index, _INDEXING.index_by, _INDEXING.pieces, _INDEXING.pieces_by
-index_within, messages = _INDEXING.index_within, _INDEXING.messages
-READER = SetReader(messages, index, pieces, cut, before, stamped)
+index_within = _INDEXING.index_within
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +181,33 @@ class _Found:
     columns: Sequence[Column]  # columns as in loops.py
     any_headers: bool
     damaged: tuple[int, int] | None  # segment and position of the first damage
+
+
+# ---- messages --------------------------------------------------------------------------------------------------
+
+
+def messages(message_set: MessageSet, check_crcs: bool = True, limit: int = OPEN_LIMIT) -> Iterator[Message]:
+    """Yield the messages of a set from its start, lazily, one piece at a time.
+
+    limit: maximum decompressed bytes of one batch.  Raises CorruptMessage, whose position is a byte of the set's
+    buffer, when it reaches the damage; everything before it has been yielded.
+    """
+    few = sum(run.entries for run in message_set.runs[:_FEW]) < _FEW
+    topic, partition = message_set.topic, message_set.partition
+    for found in pieces_by(None if few else ready(), message_set, check_crcs, PIECE_BYTES, limit):
+        assert found.timestamps_ms is not None
+        assert found.timestamp_types is not None
+        rows = zip(found.offsets, found.keys(), found.values(), found.timestamps_ms, found.timestamp_types, strict=True)
+        blocks = found.headers()
+        for n, (offset, key, value, stamp, kind) in enumerate(rows):
+            message = made(topic, partition, offset, key, value, stamp, kind, offset + 1)
+            message.headers = () if blocks is None else unpacked(blocks[n])
+            yield message
+        if found.damage is not None:
+            raise found.damage
+
+
+READER = SetReader(messages, index, pieces, cut, before, stamped)
 
 
 # ---- in pure Python --------------------------------------------------------------------------------------------

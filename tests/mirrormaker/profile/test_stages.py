@@ -20,7 +20,7 @@ FETCHER = [("zkconsumer.fetching.brokerfetcher", "run"), ("groundwork.tasks", "_
         ([("kafkawire.net.transport", "receive_into"), ("kafkawire.net.link", "call"), *FETCHER], "receive"),
         ([("gevent._socketcommon", "recv_into"), ("kafkawire.net.link", "call"), *FETCHER], "receive"),
         ([("zlib", "crc32"), ("kafkawire.formats.v01.scan", "scan"), *FETCHER], "scan"),
-        ([("kafkawire.compression", "decompress"), ("kafkawire.formats.v01.wrappers", "x"), *FETCHER], "scan"),
+        ([("kafkawire.compression", "decompress"), ("kafkawire.formats.v01.read", "x"), *FETCHER], "scan"),
         (CARRY, "route"),
         ([("kafkawire.formats.v01.write", "encode"), ("producer.conversion", "by_columns"), *CARRY], "route"),
         ([("json.decoder", "decode"), ("users.code", "f"), ("mirrormaker.handler", "handled"), *CARRY], "handler"),
