@@ -51,8 +51,8 @@ class Mirror:
             SimpleNamespace(name="dc1", topic=self._topic, in_target=False, deleted={}),  # type: ignore[arg-type]
             SimpleNamespace(topics=topics, sender_of=lambda name: target.sender, writers={}),  # type: ignore[arg-type]
             RouteRules(
-                source=self.fetching.brokerfetcher._dialect,
-                target=self.fetching.brokerfetcher._dialect,
+                source=self.fetching.fetcher._dialect,
+                target=self.fetching.fetcher._dialect,
                 message_max_bytes=1_000_012,
             ),
             target.tasks,
