@@ -129,7 +129,7 @@ def test_a_load_and_a_compaction_run_on_hdfs(
     rows |= fill(source, topic, [10, 0], after=rows)
     assert there.run().manifests[0].rows == 10
     wanted = operations.CompactWanted(there.ledger.manifest(1).facts["hours"][0]["date"])
-    operations.run_compact(config, spark, there.told.append, wanted)
+    operations.run_operation(config, spark, there.told.append, wanted)
     ledger = there.ledger
     read = spark.read.parquet(*[row.path for row in files_of(ledger)])
     found = {(topic, row["partition"], row["offset"]): row["crc"]
