@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 from common import TICKS, confluent_consumer
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from kafkawire import kernels
 from sparkpipeline.cluster.access import ClusterAccess
@@ -31,7 +32,7 @@ from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.arrow import read_ranges
 from sparkpipeline.reading.rangefetcher import read_many
 from sparkpipeline.reading.readoptions import COLUMNS, ReadOptions
-from sparkpipeline.source.schema import schema_text
+from sparkpipeline.source.schema import columns_by_default, struct_type
 from sparkpipeline.sparksession import spark_session
 
 CONSTANT_BYTES = 4 << 20  # of values in a record batch
@@ -77,8 +78,8 @@ class TupleSource(DataSource):
     def name(cls) -> str:
         return "tuples"
 
-    def schema(self) -> str:
-        return schema_text()
+    def schema(self) -> StructType:
+        return struct_type(columns_by_default(False, False))
 
     def reader(self, schema: Any) -> DataSourceReader:
         return TupleReader(dict(self.options))
@@ -184,7 +185,8 @@ class Ways:
         name, partitions, count = topic["name"], topic["partitions"], topic["count"]
         if way == "mapInArrow":
             seed = self.spark.range(0, partitions, 1, partitions)
-            return seed.mapInArrow(confluent(self.broker, name, count // partitions), schema_text())
+            columns = struct_type(columns_by_default(False, False))
+            return seed.mapInArrow(confluent(self.broker, name, count // partitions), columns)
         reader = self.spark.read.format(way)
         if way in ("tuples", "constant"):
             options = {"broker": self.broker, "topic": name, "partitions": partitions, "count": count,
