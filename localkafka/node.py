@@ -126,15 +126,16 @@ class Node(ServerProcess):
         Raises LocalKafkaError when no closed segment holds the message (see the setting log.segment.bytes)."""
         was_running = self.running
         self.stop()
-        if not (self.data / CLEAN).exists():
-            raise LocalKafkaError(
-                f"{self.name} was not stopped cleanly: at its next start it would check its newest segments and "
-                "truncate damaged ones; start it, stop() it, then flip"
-            )
-        flipped = segments.flip_byte(self.segments(topic, partition)[:-1], f"{topic}/{partition}", offset, at)
-        if was_running:
-            self.restart()
-        return flipped
+        try:
+            if not (self.data / CLEAN).exists():
+                raise LocalKafkaError(
+                    f"{self.name} was not stopped cleanly: at its next start it would check its newest segments and "
+                    "truncate damaged ones; start it, stop() it, then flip"
+                )
+            return segments.flip_byte(self.segments(topic, partition)[:-1], f"{topic}/{partition}", offset, at)
+        finally:
+            if was_running:
+                self.restart()
 
     def close(self) -> None:
         """End it at once and release its port; it cannot be started again."""
