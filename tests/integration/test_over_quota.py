@@ -15,7 +15,6 @@ from kafkawire.protocol.requests08 import FetchReplyParser
 from localkafka.load import Load, Mixture
 from mirrormaker.verify.logs import Logs, Piece
 from sparkpipeline.cluster.access import ClusterAccess
-from sparkpipeline.cluster.brokers import Brokers
 from sparkpipeline.ranges import OffsetRange
 from sparkpipeline.reading.rangefetcher import read_sets
 from sparkpipeline.reading.readoptions import ReadOptions
@@ -43,13 +42,6 @@ def by_spark_task(broker: Broker, tp: TopicPartition) -> Iterator[int]:
         yield from (message.offset for message in found.messages())
 
 
-def by_spark_driver(broker: Broker, tp: TopicPartition) -> Iterator[int]:
-    access = ClusterAccess(((broker.host, broker.port),), release="2.8", client_id="driver")
-    with Brokers(access) as brokers:
-        for found in brokers._sets(tp, 0, COUNT):
-            yield from (message.offset for message in found.messages())
-
-
 def test_readers_over_a_quota_ask_again_and_read_everything(own_cluster, unique, monkeypatch):
     cluster = own_cluster(version="2.8.2", brokers=1, settings={"quota.consumer.default": str(QUOTA)})
     topic = unique.topic()
@@ -70,7 +62,7 @@ def test_readers_over_a_quota_ask_again_and_read_everything(own_cluster, unique,
         return rows
 
     monkeypatch.setattr(FetchReplyParser, "result", counted)
-    for read in (by_verify, by_spark_task, by_spark_driver):
+    for read in (by_verify, by_spark_task):
         left_out.clear()
         assert [offset for offset in read(broker, tp) if offset < COUNT] == list(range(COUNT)), read
         assert left_out, f"{read}: the broker has throttled nothing"
