@@ -21,13 +21,14 @@ a target partition whose log is shorter than in the map.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from groupadmin.plan.resets import Bounds, Problem
 from groupadmin.snapshot.model import in_order
 from kafkawire.model import TopicPartition
-from zkconsumer.offsetmap.records import OffsetMap, Period
+from zkconsumer.offsetmap.records import Entry, OffsetMap, Period
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,7 @@ def translated(
     topics: partitions of each topic of the target cluster.
     """
     asked = {tp.topic for tp in facts.read}
-    mapped = [source for source in offsets.periods if source.topic in asked]
-    feeds = _feeds(offsets, mapped, topics)
+    feeds = feeding(offsets, asked, topics)
     unmapped = _unmapped(offsets, facts, asked)
     found: dict[TopicPartition, Safe | Problem] = {}
     fed = {target.topic for target in feeds} - unmapped.keys()
@@ -110,13 +110,13 @@ def translated(
     return dict(sorted(found.items(), key=lambda row: in_order(row[0])))
 
 
-def _feeds(
-    offsets: OffsetMap, sources: Iterable[TopicPartition], topics: Mapping[str, Collection[TopicPartition]]
+def feeding(
+    offsets: OffsetMap, asked: Collection[str], topics: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, list[TopicPartition]]:
-    """Return the source partitions that may feed each target partition: those that did, and with keys those that
-    could."""
+    """Return, in order, the partitions of some source topics that may feed each target partition: those that did, and
+    with keys those that could.  topics: partitions of each topic of the target cluster."""
     found: dict[TopicPartition, list[TopicPartition]] = {}
-    for source in sorted(sources, key=in_order):
+    for source in sorted((source for source in offsets.periods if source.topic in asked), key=in_order):
         periods = offsets.periods[source]
         sent = {target for period in periods for target in period.entries}
         routes = [period.begun.keeps for period in periods if period.begun.keeps is not None]
@@ -213,13 +213,20 @@ def _span(
         )
     if all_read:
         return _Span(end, end)
-    highs = [
-        entry.high
-        for each in periods[number:]
-        for entry in each.entries.get(target, ())
-        if entry.position >= at and entry.low >= begin and entry.high is not None
-    ]
+    highs = [high for each in periods[number:] for high in _highs(each.entries.get(target, ()), at, begin)]
     return _Span(begin, min(highs, default=end))
+
+
+def _highs(entries: Sequence[Entry], at: int, begin: int) -> Iterable[int]:
+    """Yield the smallest known high of the entries at or after an offset, unless they are of an earlier place."""
+    for entry in entries[bisect_left(entries, at, key=_position) :]:  # positions, lows and highs never fall
+        if entry.low >= begin and entry.high is not None:
+            yield entry.high
+            return
+
+
+def _position(entry: Entry) -> int:
+    return entry.position
 
 
 def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[int | None, int]:
@@ -227,9 +234,10 @@ def _begin(periods: Sequence[Period], target: TopicPartition, at: int) -> tuple[
     messages of earlier ones before that offset or from it on."""
     best, number = None, 0
     for n, period in enumerate(periods):
-        for entry in period.entries.get(target, ()):
-            if entry.position <= at and (best is None or entry.low >= best):
-                best, number = entry.low, n
+        entries = period.entries.get(target, ())
+        before = bisect_right(entries, at, key=_position)
+        if before and (best is None or entries[before - 1].low >= best):
+            best, number = entries[before - 1].low, n
     return best, number
 
 

@@ -44,9 +44,10 @@ def read_map(path: str | os.PathLike[str], pause: Callable[[], object] = lambda:
     return understood(data, str(path), pause)
 
 
-def understood(data: bytes, name: str, pause: Callable[[], object] = lambda: None) -> MapFile:
-    """Return the map in some bytes; name: for errors."""
-    header: Header | None = None
+def understood(
+    data: bytes, name: str, pause: Callable[[], object] = lambda: None, header: Header | None = None
+) -> MapFile:
+    """Return the map in some bytes; name: for errors.  header: that of the map, for bytes that do not begin with it."""
     records: list[Record] = []
     length = at = 0
     bad: tuple[int, str] | None = None  # the first invalid line, and why

@@ -109,31 +109,44 @@ class OffsetMap:
         return None
 
 
-def gathered(records: Iterable[Record]) -> OffsetMap:
-    """Return the map of one mirror's records, given in the order they were written.
+class Gathering:
+    """The map of one mirror's records, given piece by piece in the order they were written."""
 
-    A record of a source partition without a Begun before it is ignored.
-    """
-    periods: dict[TopicPartition, list[Period]] = {}
-    lows: dict[tuple[TopicPartition, TopicPartition], int] = {}
-    for record in records:
-        if isinstance(record, Begun):
-            before = periods.setdefault(record.source, [])
-            periods[record.source] = _of_one_log([*before, Period(record, record.position)])
-            continue
-        mine = periods.get(record.source)
-        if not mine:
-            continue
-        if isinstance(record, Reached):
-            mine[-1].reached = max(mine[-1].reached, record.position)
-            continue
-        pair = record.source, record.target
-        if record.low < lows.get(pair, 0):
-            _forget(periods, record.target)
-            lows = {other: low for other, low in lows.items() if other[1] != record.target}
-        lows[pair] = record.low
-        mine[-1].entries.setdefault(record.target, []).append(record)
-    return OffsetMap(periods)
+    def __init__(self) -> None:
+        self._periods: dict[TopicPartition, list[Period]] = {}
+        self._lows: dict[tuple[TopicPartition, TopicPartition], int] = {}
+
+    @property
+    def map(self) -> OffsetMap:
+        """Return the map so far; records that are added later change it."""
+        return OffsetMap(self._periods)
+
+    def add(self, records: Iterable[Record]) -> None:
+        """Add records.  A record of a source partition without a Begun before it is ignored."""
+        for record in records:
+            if isinstance(record, Begun):
+                before = self._periods.setdefault(record.source, [])
+                self._periods[record.source] = _of_one_log([*before, Period(record, record.position)])
+                continue
+            mine = self._periods.get(record.source)
+            if not mine:
+                continue
+            if isinstance(record, Reached):
+                mine[-1].reached = max(mine[-1].reached, record.position)
+                continue
+            pair = record.source, record.target
+            if record.low < self._lows.get(pair, 0):
+                _forget(self._periods, record.target)
+                self._lows = {other: low for other, low in self._lows.items() if other[1] != record.target}
+            self._lows[pair] = record.low
+            mine[-1].entries.setdefault(record.target, []).append(record)
+
+
+def gathered(records: Iterable[Record]) -> OffsetMap:
+    """Return the map of one mirror's records, given in the order they were written."""
+    gathering = Gathering()
+    gathering.add(records)
+    return gathering.map
 
 
 def _forget(periods: Mapping[TopicPartition, Iterable[Period]], target: TopicPartition) -> None:

@@ -97,16 +97,17 @@ def read_topic(
     Wait while an election is held, as long as something is read each PATIENCE_S.  Raises WireError, ConsumerError.
     """
     reader = LogReader(client, purpose=PURPOSE, patience_s=PATIENCE_S, sleep=sleep, now=now)
-    return understood(_messages(reader, TopicPartition(topic, 0), pause), topic, slots)
+    tp = TopicPartition(topic, 0)
+    return understood(messages_from(reader, tp, reader.begin(tp), pause), topic, slots)
 
 
-def _messages(reader: LogReader, tp: TopicPartition, pause: Callable[[], object]) -> Iterator[Message]:
-    """Read on until the high watermark has reached the log end offset of the leader.
+def messages_from(reader: LogReader, tp: TopicPartition, start: int, pause: Callable[[], object]) -> Iterator[Message]:
+    """Read from an offset on, until the high watermark has reached the log end offset of the leader.
 
     Right after an election the high watermark may lie below what was acknowledged, and the newest checkpoints would be
     missing.  The end is asked again whenever nothing comes, since an election may have cut the log.
     """
-    reading = reader.range(tp, reader.begin(tp), reader.end(tp))
+    reading = reader.range(tp, start, reader.end(tp))
     try:
         for found in reading:
             if isinstance(found, Gap):
