@@ -228,6 +228,7 @@ def _between(loaded: Configuration, names: Names, unknown: str, found: Findings)
         problems.append(f"{where}: sources is empty: a mirror needs at least one")
     problems += [f"{where}: {sentence}" for sentence in _not_growing(target, mirror)]
     problems += [f"{where}: {sentence}" for sentence in _without_transactions(target, mirror)]
+    problems += [f"{where}: {sentence}" for sentence in _not_followed(target, mirror)]
     if (
         mirror.dead_letter_topic
         and mirror.own_topics(s.name for s in named)[mirror.dead_letter_topic] != "dead.letter.topic"
@@ -386,6 +387,20 @@ def _not_growing(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
         yield (
             "mirror.target.grow.partitions with mirror.partitioning key: with more partitions keys would move to "
             "others; leave one of the two out"
+        )
+
+
+def _not_followed(target: TargetOptions, mirror: MirrorOptions) -> Iterator[str]:
+    """Yield why the offsets of groups cannot be kept in the target as the options say."""
+    if not mirror.groups:
+        return
+    stores = mirror.group_stores(target)
+    if "zookeeper" in stores and not target.zookeeper:
+        yield f"mirror.groups.store {mirror.groups_store} needs 'target.zookeeper.connect'"
+    if "kafka" in stores and not expected(target.version).keeps_offsets:
+        yield (
+            f"mirror.groups: brokers of target.version {target.version} keep no offsets; give "
+            "'target.zookeeper.connect' and groups.store: zookeeper"
         )
 
 

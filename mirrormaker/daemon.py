@@ -34,6 +34,7 @@ from mirrormaker.control.live import ControlRefused, Elsewhere, LiveControl
 from mirrormaker.control.server import Action, Arguments
 from mirrormaker.dump import dump
 from mirrormaker.flow import Flow, ParkedRetries
+from mirrormaker.following import Following
 from mirrormaker.happenings import Happenings
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.owners import OwnerWatch
@@ -189,6 +190,7 @@ class Daemon:
             state_folder=kept_in,
             worker=supervisor.worker if supervisor is not None else 1,
         )
+        self._following = Following(mirror, self._target, self._maps, self._tasks, self._sources)
         self._startup = Startup(
             configuration,
             self._tasks,
@@ -230,6 +232,8 @@ class Daemon:
             reload=lambda: self._reloads.last,
             happenings=self._happenings,
             unowned=self._owners.count,
+            groups=self._following.rows,
+            groups_reason=self._following.trouble,
             name=configuration.shown_name,
             stalled_s=max(STALLED_S, 2 * configuration.longest_wait_s),
             stopping=self._stop.is_set,
@@ -338,6 +342,8 @@ class Daemon:
         self._control.limiter.adopt(flow)
 
     def _joined(self, flow: Flow) -> None:
+        if self._configuration.mirror.groups:
+            self._following.begin(flow.source)
         retry_s = self._configuration.mirror.parked_retry_ms / 1000
         if retry_s:
             self._tasks.spawn(f"retries-{flow.name}", ParkedRetries(flow, retry_s).run)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from groundwork.decimals import decimal_int
 from groundwork.hosts import host_list
@@ -18,14 +18,14 @@ from groundwork.options import CLASS, Options, option, specs
 from groundwork.zkconnect import connect_or_none
 from kafkawire import optiontypes
 from kafkawire.compression import CODECS
-from kafkawire.dialects import Dialect, expected
+from kafkawire.dialects import Dialect, Store, expected
 from kafkawire.model import TopicPartition
 from kafkawire.topicnames import why_never_written
 from mirrormaker.badmessages import POLICIES, Policies
 from mirrormaker.listen import Address, listen_address
 from mirrormaker.losses import FIELDS
 from mirrormaker.partitioning import Numbering, numbering
-from mirrormaker.selection import prefix, renames, topic_filter
+from mirrormaker.selection import group_renames, prefix, renames, topic_filter
 from mirrormaker.topiclimits import TopicLimits
 from mirrormaker.topicsettings import NO_SETTINGS, TopicSettings, topic_settings
 from producer.config import ProducerConfig, brokers
@@ -34,6 +34,7 @@ from zkconsumer.filters import TopicFilter, Whitelist
 from zkconsumer.options.config import NEWER_RESETS, ConsumerConfig
 
 MAX_WORKERS = 64
+BOTH: tuple[Store, ...] = ("kafka", "zookeeper")
 PARTITIONINGS = ("auto", "identity", "key")
 POLICY_FIELDS = {
     "oversize": "oversize_policy",
@@ -515,6 +516,28 @@ class MirrorOptions(Options):
         "ms",
         least=100,
     )
+    groups: str = option(
+        "groups", "",
+        "groups of the sources whose offsets follow to the target, translated by the offset map: a Java regex, commas "
+        "mean 'or'; default: none",
+    )  # fmt: skip
+    groups_interval_ms: int = option(
+        "groups.interval.ms", 60000, "interval at which the offsets of groups follow", "ms", least=1000
+    )
+    groups_store: str = option(
+        "groups.store", "",
+        "where the target keeps the offsets of these groups: zookeeper, kafka or both; default: zookeeper with "
+        "target.zookeeper.connect, else kafka",
+        choices=("zookeeper", "kafka", "both"),
+    )  # fmt: skip
+    groups_rename: Mapping[str, str] = option(
+        "groups.rename", {}, "names of groups in the target, source: target; others keep theirs, behind groups.prefix",
+        kind=group_renames,
+    )  # fmt: skip
+    groups_prefix: str = option(
+        "groups.prefix", "", "begins the names of groups in the target, such as dc1.; not of renamed ones",
+        kind=prefix,
+    )  # fmt: skip
     map_max_bytes: int = option(
         "offset.map.max.bytes", 16 << 20, "size above which older entries are halved: old offsets lose precision",
         "bytes", least=1 << 16,
@@ -525,7 +548,12 @@ class MirrorOptions(Options):
         if not self.whitelist and not self.blacklist:
             yield "'whitelist', 'blacklist' or both must say which topics are mirrored; none is given"
         refused = False
-        lists = ("whitelist", self.whitelist), ("blacklist", self.blacklist), ("reserved.topics", self.reserved_topics)
+        lists = (
+            ("whitelist", self.whitelist),
+            ("blacklist", self.blacklist),
+            ("reserved.topics", self.reserved_topics),
+            ("groups", self.groups),
+        )
         for key, text in lists:
             if text:
                 try:
@@ -585,6 +613,11 @@ class MirrorOptions(Options):
                 "refused by it, since only the one before knows the last point; set delivery.guarantee: exactly-once, "
                 "which needs no such point, or workers: 1"
             )
+
+    def group_stores(self, target: TargetOptions) -> tuple[Store, ...]:
+        """Return the stores of the target that get the offsets of groups."""
+        chosen = self.groups_store or ("zookeeper" if target.zookeeper else "kafka")
+        return BOTH if chosen == "both" else (cast(Store, chosen),)
 
     @property
     def exactly_once(self) -> bool:

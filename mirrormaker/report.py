@@ -4,6 +4,7 @@ status page and /metrics.  Pure and immutable; built in reporter.py.
     MirrorReport      everything: sources, partitions, waiting topics, recent events
     SourceReport      one source cluster
     PartitionReport   one partition that this mirror owns
+    GroupReport       one group of a source that follows to the target
     Happening         one event, as in the log
     WorkerReport      one process of a mirror that runs in several (mirrormaker/workers/)
     ConnectionReport  the connections to one broker
@@ -61,7 +62,8 @@ class SourceReport:
     rebalances: rebalances of the group so far, including retries.  committed_at_ms: Unix time of the last commit;
     failed_commits: offsets that could not be committed.  None: not known yet. held_bytes: fetched and not done, of
     max_bytes (queued.max.bytes, of all workers together); waiting_bytes: by topic, those of partitions that had nothing
-    done for a second.  unowned: partitions that no member of the group owns.
+    done for a second.  unowned: partitions that no member of the group owns.  groups_reason: why its groups do not
+    follow now, or "".
     """
 
     name: str
@@ -79,6 +81,7 @@ class SourceReport:
     max_bytes: int = 0
     waiting_bytes: dict[str, int] = field(default_factory=dict)
     unowned: int | None = None
+    groups_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +106,28 @@ class WaitingTopic:
     source: str
     name: str
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReport:
+    """A group of a source whose offsets follow to the target (mirror.groups), as far as this mirror copies its
+    partitions.
+
+    state: following, waiting (not all of it can be translated now) or left alone (it has members at the target, or
+    offsets there that the mirror did not write); reason: why, or "".  partitions: those of the target that it follows
+    in.  repeats: messages that it would read twice if it started there; missing: messages of the source that the target
+    did not have; translated_at_ms: Unix time of the oldest of these translations.  None: unknown.
+    """
+
+    source: str
+    group: str
+    target_group: str
+    state: str
+    reason: str
+    partitions: int
+    repeats: int | None
+    missing: int | None
+    translated_at_ms: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +242,7 @@ class MirrorReport:
     produced: ProduceReport | None = None
     limits: tuple[WaitingTopic, ...] = ()
     workers: tuple[WorkerReport, ...] = ()
+    groups: tuple[GroupReport, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -267,6 +293,7 @@ _ROWS: Mapping[str, Callable[..., Any]] = {
     "happenings": Happening,
     "connections": ConnectionReport,
     "workers": WorkerReport,
+    "groups": GroupReport,
 }
 
 

@@ -21,6 +21,7 @@ from mirrormaker.limits import Limits
 from mirrormaker.meters import EndHistory, RateWindow
 from mirrormaker.report import (
     ConnectionReport,
+    GroupReport,
     MirrorReport,
     PartitionReport,
     ProduceReport,
@@ -146,7 +147,8 @@ class Reporter:
 
     sources: all configured sources, selections: their topics, by source; flows: those that have begun, more may be
     added. stalled_s: how long a partition may have nothing acknowledged before it counts as stalled. unowned(source):
-    the partitions that no member owns, see OwnerWatch. limits(): what an operator paused and throttled.  reload(): the
+    the partitions that no member owns, see OwnerWatch.  groups(), groups_reason(source): groups that follow to the
+    target, and why they do not now, see Following.  limits(): what an operator paused and throttled.  reload(): the
     result of the last reload.  stopping(): True if the mirror is about to end.
     """
 
@@ -161,6 +163,8 @@ class Reporter:
         name: str = "",
         stalled_s: float = STALLED_S,
         unowned: Callable[[str], int | None] = lambda source: None,
+        groups: Callable[[], tuple[GroupReport, ...]] = tuple,
+        groups_reason: Callable[[str], str] = lambda source: "",
         limits: Callable[[], Limits] = Limits,
         reload: Callable[[], ReloadReport | None] = lambda: None,
         stopping: Callable[[], bool] = lambda: False,
@@ -173,6 +177,8 @@ class Reporter:
         self._name = name
         self._stalled_s = stalled_s
         self._unowned = unowned
+        self._groups = groups
+        self._groups_reason = groups_reason
         self._limits = limits
         self._reload = reload
         self._stopping = stopping
@@ -254,6 +260,7 @@ class Reporter:
                 WaitingTopic(source=limit.source, name=limit.name, reason=limit.reason) for limit in self._limits()
             ),
             reload=self._reload(),
+            groups=self._groups(),
             produced=_produced([flow.sender.counters for flow in self._flows]),
         )
 
@@ -279,6 +286,7 @@ class Reporter:
             max_bytes=source.options.queued_max_bytes,
             waiting_bytes=_waiting_bytes(rows or ()),
             unowned=self._unowned(source.name),
+            groups_reason=self._groups_reason(source.name),
         )
 
     def _merged(self, name: str) -> tuple[str, ...]:

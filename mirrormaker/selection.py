@@ -16,7 +16,7 @@ A group agrees on one Java pattern for each member, so the registration joins bo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,6 +55,30 @@ def renames(raw: object) -> dict[str, str]:
             raise ValueError(f"each source topic once, and {source!r} is there twice")
         found[str(source)] = str(target)
     return found
+
+
+def group_renames(raw: object) -> dict[str, str]:
+    """Return the renames in an option `groups.rename`: a mapping, or `source:target,…`.  Raises ValueError."""
+    pairs: Sequence[Sequence[object]]
+    if isinstance(raw, Mapping):
+        pairs = list(raw.items())
+    else:
+        pairs = [[part.strip() for part in entry.split(":")] for entry in str(raw).split(",") if entry.strip()]
+    found: dict[str, str] = {}
+    for pair in pairs:
+        if len(pair) != 2 or not all(isinstance(name, str) and name and "/" not in name for name in pair):
+            raise ValueError("source group: target group, both texts without a slash")
+        if str(pair[0]) in found:
+            raise ValueError(f"each source group once, and {str(pair[0])!r} is there twice")
+        found[str(pair[0])] = str(pair[1])
+    if len(set(found.values())) < len(found):
+        raise ValueError("another name for each group: two cannot share their offsets in the target")
+    return found
+
+
+def groups_filter(pattern: str) -> Callable[[str], bool]:
+    """Return whether a group is selected by an option `groups`; none is by an empty one."""
+    return Whitelist(pattern).matches if pattern else lambda group: False
 
 
 def prefix(raw: object) -> str:

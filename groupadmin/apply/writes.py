@@ -164,7 +164,7 @@ def _write_nodes(session: ZkSession, paths: Mapping[str, StoreWrite]) -> dict[st
             fresh[path] = _data(write.position)
         else:
             moved[path] = (_data(write.position), write.node.version)
-    _make_folders(session, fresh)
+    make_folders(session, fresh)
     nothing = dict.fromkeys(paths, WriteOutcome.DONE)  # default: nothing to delete, and there was nothing
     return nothing | write_nodes(session, fresh, moved, gone)
 
@@ -173,7 +173,7 @@ def _data(position: int | UnreadableNode) -> bytes:
     return b"%d" % position if isinstance(position, int) else position.data
 
 
-def _make_folders(session: ZkSession, paths: Iterable[str]) -> None:
+def make_folders(session: ZkSession, paths: Iterable[str]) -> None:
     """Create missing parent nodes, level by level."""
     folders = {path.rpartition("/")[0] for path in paths}
     missing = [path for path, node in read_nodes(session, folders).items() if node is None]

@@ -28,7 +28,7 @@ from zkconsumer.offsets.store import position_of
 from zkconsumer.session.nodes import Read
 
 FOLDERS = ("ids", "owners", "offsets", "offset", "modes")
-OURS = (*FOLDERS, "migration", "mirrored", "failover")  # zkconsumer.offsets.migrationmarker, .offsetmap.mirrored
+OURS = (*FOLDERS, "migration", "mirrored")  # zkconsumer.offsets.migrationmarker, .offsetmap.mirrored
 SHOWN = 200  # characters of a foreign node's data in plans and reports
 BYTES_NAME = re.compile(r"""b(['"])(.*)\1""")
 ONE_NODE = re.compile(r"\d+:-?\d+(,\d+:-?\d+)*")

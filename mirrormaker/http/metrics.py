@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from groundwork.tasks import sleep
-from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WorkerReport
+from mirrormaker.report import GroupReport, MirrorReport, PartitionReport, SourceReport, WorkerReport
 
 MAX_PARTITIONS = 2000  # beyond that the scrape would be megabytes, and Prometheus' memory pays for each label
 STATES = ("reading", "stalled", "paused", "throttled", "parked", "waiting", "starting", "looking for leader", "leaving")
@@ -79,6 +79,7 @@ def families(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     yield from _of_connections(report)
     yield from _of_topics(report)
     yield from _of_workers(report)
+    yield from _of_groups(report)
     if len(report.partitions) <= MAX_PARTITIONS:
         yield from _of_partitions(report.partitions)
     else:
@@ -114,6 +115,27 @@ def _of_the_mirror(report: MirrorReport, loop_lag_s: float) -> Iterator[Any]:
     )
     pending = len(reload.pending) if reload is not None else 0
     yield _gauge("config_pending_changes", "Configuration changes that wait for a restart.", [((), pending)])
+
+
+def _of_groups(report: MirrorReport) -> Iterator[Any]:
+    by_group: tuple[tuple[str, str, Callable[[GroupReport], float | None]], ...] = (
+        (
+            "group_follows",
+            "1 if the group follows to the target in all partitions.",
+            lambda one: one.state == "following",
+        ),
+        ("group_repeats", "Messages that the group would read twice in the target.", lambda one: one.repeats),
+        ("group_missing", "Messages of the source that the target did not have.", lambda one: one.missing),
+        (
+            "group_translated_timestamp_seconds",
+            "Unix time of the oldest translation of the group's offsets in seconds.",
+            lambda one: None if one.translated_at_ms is None else one.translated_at_ms / 1000,
+        ),
+    )
+    for name, help, value in by_group:
+        known = [(row, value(row)) for row in report.groups]
+        samples = [((row.source, row.group), float(found)) for row, found in known if found is not None]
+        yield _gauge(name, help, samples, ("source", "group"))
 
 
 def _of_sources(report: MirrorReport) -> Iterator[Any]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from groundwork.executor import ThreadExecutor
 from groundwork.hub import CallersHub
 from groundwork.tasks import TaskGroup
+from groupadmin.follow.mapreader import MapFiles, MapReader, MapTopic
+from kafkawire.cluster.client import KafkaClient
 from mirrormaker.exactlyonce.transactions import ExactlyOnce
 from mirrormaker.flow import PLAIN_DELIVERY, Delivery
 from mirrormaker.offsetmap.file import FileStorage, file_of
@@ -21,7 +23,7 @@ from mirrormaker.offsetmap.resume import Resumer, SourceEnd
 from mirrormaker.offsetmap.tail import TailReader
 from mirrormaker.offsetmap.tickets import MapTickets, ResumeTickets
 from mirrormaker.offsetmap.topic import open_topic
-from mirrormaker.options import MirrorOptions, SourceOptions
+from mirrormaker.options import MAX_WORKERS, MirrorOptions, SourceOptions
 from mirrormaker.source import Source
 from mirrormaker.target import Target
 from zkconsumer.offsetmap.text import Header
@@ -62,6 +64,8 @@ class OffsetMaps:
         """Check the options before any map is opened.  Raises ConsumerError with the reason why no map can be kept."""
         if self._mirror.resume == "target-end" and not self._wanted:
             raise MapRefused("resume: target-end needs an offset map: give offset.map.folder")
+        if self._mirror.groups and not (self._wanted and self._target.dialect.answers_produce):
+            raise MapRefused("mirror.groups needs an offset map: give offset.map.folder or offset.map.topic")
         if self._exactly_once is not None:
             self._exactly_once.check()
         if self._wanted and not self._target.dialect.answers_produce:
@@ -81,6 +85,14 @@ class OffsetMaps:
     def delivery(self, source: str) -> Delivery:
         """Return what the map of a source adds to its flow."""
         return self._deliveries.get(source, PLAIN_DELIVERY)
+
+    def reader(self, source: Source, client: KafkaClient) -> MapReader:
+        """Return a reader of a source's map: of all workers in the folder, or of all mirrors that write the topic."""
+        if self._folder:
+            folder = Path(self._folder)
+            every = [file_of(folder, source.name, worker) for worker in range(1, MAX_WORKERS + 1)]
+            return MapFiles(lambda: (path for path in every if path.exists()))
+        return MapTopic(client, self._mirror.map_topic_of(source.name, self._several))
 
     def close(self) -> None:
         """Sync and close all maps at the same time, each within its own time limit."""

@@ -18,6 +18,7 @@ from mirrormaker.happenings import MAX_HAPPENINGS
 from mirrormaker.limits import Limits, Throttle
 from mirrormaker.report import (
     ConnectionReport,
+    GroupReport,
     Happening,
     MirrorReport,
     PartitionReport,
@@ -61,6 +62,7 @@ def merged(
         connections=_connections(living),
         produced=_produced([report.produced for report in everything if report.produced is not None]),
         not_ready=_not_ready(base, workers, reports),
+        groups=_groups(living),
         workers=tuple(_worker(worker, reports.get(worker.number)) for worker in workers),
     )
 
@@ -126,6 +128,7 @@ def _source(base: SourceReport, living: Sequence[MirrorReport], past: MirrorRepo
         max_bytes=sum(row.max_bytes for row in rows),
         waiting_bytes=_sums(row.waiting_bytes for row in rows),
         unowned=next((row.unowned for row in rows if row.unowned is not None), None),
+        groups_reason=next((row.groups_reason for row in rows if row.groups_reason), ""),
     )
 
 
@@ -164,6 +167,26 @@ def _connections(living: Sequence[MirrorReport]) -> tuple[ConnectionReport, ...]
         known = found.setdefault((row.source, row.side, row.broker), replace(row, open=0, most=0))
         found[row.source, row.side, row.broker] = replace(known, open=known.open + row.open, most=known.most + row.most)
     return tuple(found[key] for key in sorted(found))
+
+
+def _groups(living: Sequence[MirrorReport]) -> tuple[GroupReport, ...]:
+    """Return the groups of all workers: each follows in the partitions that it owns."""
+    found: dict[tuple[str, str], list[GroupReport]] = {}
+    for row in (row for report in living for row in report.groups):
+        found.setdefault((row.source, row.group), []).append(row)
+    return tuple(_group(rows) for _, rows in sorted(found.items()))
+
+
+def _group(rows: Sequence[GroupReport]) -> GroupReport:
+    worst = next((row for state in ("left alone", "waiting") for row in rows if row.state == state), rows[0])
+    missing = [row.missing for row in rows if row.partitions]
+    return replace(
+        worst,
+        partitions=sum(row.partitions for row in rows),
+        repeats=_total(row.repeats for row in rows),
+        missing=None if None in missing else _total(missing),
+        translated_at_ms=min((row.translated_at_ms for row in rows if row.translated_at_ms is not None), default=None),
+    )
 
 
 def _place(row: PartitionReport) -> tuple[str, str, bool, int, str]:
