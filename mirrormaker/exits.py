@@ -12,12 +12,12 @@ TEMPORARY = DAEMON_EXIT["temporary"]  # a stop did not drain: parts are not ackn
 CONFIGURATION = DAEMON_EXIT["configuration"]
 DATA = DAEMON_EXIT["data"]  # a bad message whose policy is fail
 PERMISSION = DAEMON_EXIT["permission"]  # a file of the configuration may not be read
-DIFFERENCE = EXIT["partly"]  # `verify`: the target lacks messages
+DIFFERENCE = EXIT["partly"]  # `verify`: the target lacks messages; `diff`: topics or settings differ
 INTERRUPTED = 130  # ctrl-C before `run` began, or during `check`: the code that shells use for SIGINT
 
 MEANING = {
     CLEAN: "done; of run: a clean stop",
-    DIFFERENCE: "verify: the target lacks messages",
+    DIFFERENCE: "verify: the target lacks messages; diff: topics or settings differ",
     USAGE: "wrong command line",
     DATA: "run: a bad message whose policy is fail; else: the running mirror refuses",
     UNREACHABLE: "a cluster, or the running mirror, cannot be reached",
@@ -36,4 +36,11 @@ VERIFY = {
     UNREACHABLE: "a cluster is out of reach",
     STATE_FOLDER: "the file of --metrics-file cannot be written",
     TEMPORARY: "too many open files",
+}
+DIFF = {
+    **{code: MEANING[code] for code in (USAGE, PERMISSION, INTERRUPTED)},
+    CLEAN: "done: no topic or setting differs, except as configured",
+    DIFFERENCE: "topics or settings differ, or topics are missing at the target",
+    UNREACHABLE: "a cluster is out of reach, or does not tell something that is to be compared",
+    CONFIGURATION: "wrong configuration, or a cluster is not the one that it names",
 }

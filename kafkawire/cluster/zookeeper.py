@@ -257,6 +257,17 @@ def read_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, d
     return found
 
 
+def read_known_settings(zk: Any, znodes: Znodes, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the settings of topics, as read_settings() does; a topic without a node (0.8.0) has none.
+
+    So a topic is left out only if its settings are not known: its node cannot be parsed, or is closed to us.
+    """
+    names = list(topics)
+    found = read_settings(zk, znodes, names)
+    asked = {topic: zk.exists_async(f"{CONFIG}/{topic}") for topic in names if topic not in found}
+    return found | {topic: {} for topic, answer in asked.items() if answer.get() is None}
+
+
 def read_leaders(zk: Any, znodes: Znodes, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
     """Return the leader's id of each partition; None if it has no leader now or its node does not exist yet (the
     controller writes it)."""

@@ -4,6 +4,7 @@
     mirrormaker run --consumer.config C --producer.config P --whitelist W     from what the original was given
     mirrormaker check ... [--online]         the same arguments: says what is wrong, starts nothing
     mirrormaker verify ... [--since TIME]    the same arguments: compares what both clusters hold
+    mirrormaker diff ... [--all]             the same arguments: compares topics, partitions and settings
     mirrormaker status, topics, pause, resume, throttle, parked, set-log-level, profile      ask a running mirror
     mirrormaker sample-config, systemd-unit, completion      files to begin with
 
@@ -26,6 +27,7 @@ COMMANDS = {
     "run": "mirrormaker.commands.configured:run",
     "check": "mirrormaker.commands.configured:check",
     "verify": "mirrormaker.commands.configured:verify",
+    "diff": "mirrormaker.commands.configured:diff",
     "status": "mirrormaker.commands.status:status",
     "topics": "mirrormaker.commands.topics:topics",
     "pause": "mirrormaker.commands.control:pause",

@@ -1,4 +1,4 @@
-"""Commands that are given a whole configuration, a YAML file or the original's flags: run, check, verify."""
+"""Commands that are given a whole configuration, a YAML file or the original's flags: run, check, verify, diff."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from groundwork.options import ERROR, WARN, OptionError
 from groundwork.output import print_note, print_text
 from groundwork.sentences import counted
 from mirrormaker import exits
+from mirrormaker.commands.diffflags import DiffFlags, diff_options
 from mirrormaker.commands.flags import ConfiguredCommand, original_flags
 from mirrormaker.commands.verifyflags import VerifyFlags, verify_options
 from mirrormaker.config import Configuration, from_flags, from_yaml, merging, workers_mean
@@ -230,6 +231,32 @@ def verify(file: Path | None, *, asked: VerifyFlags, **flags: Any) -> int:
     from mirrormaker.commands.verify import run_verify
 
     return run_verify(found, asked)
+
+
+@click.command(
+    cls=ConfiguredCommand,
+    examples=[
+        "mirrormaker diff mirror.yaml",
+        "mirrormaker diff mirror.yaml --topics 'orders|payments.*' --all",
+        "mirrormaker diff mirror.yaml --defaults -o json",
+    ],
+    exit_codes=exits.DIFF,
+)
+@diff_options
+@configured
+def diff(file: Path | None, *, asked: DiffFlags, **flags: Any) -> int:
+    """Compare topics, partitions and settings.
+
+    Reads sources and target, and writes nothing.  Exit code 4: a topic or a setting differs that the configuration
+    does not explain.
+
+    Prints a row for each difference; with --all also what is the same.
+    """
+    found = configuration(file, **flags)
+    set_up_logging("error")
+    from mirrormaker.commands.diff import run_diff
+
+    return run_diff(found, asked)
 
 
 def topics(mirror: MirrorOptions) -> str:

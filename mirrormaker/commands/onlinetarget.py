@@ -1,8 +1,8 @@
-"""`mirrormaker check --online`: what is asked of a target, and of a source for it.  Creates nothing."""
+"""`mirrormaker check --online` and `diff`: what is asked of a target, and of a source for it.  Creates nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from groundwork.output import print_note
@@ -17,7 +17,7 @@ from kafkawire.cluster.view import ClusterView
 from kafkawire.cluster.zookeeper import read_brokers, read_settings, read_topics, read_view
 from kafkawire.dialects import Dialect, expected
 from kafkawire.errors import BrokerError, LinkLost, error_info
-from kafkawire.model import TopicPartition
+from kafkawire.model import Broker, TopicPartition
 from kafkawire.net.links import Links
 from kafkawire.protocol.adminrequests import NewTopic
 from kafkawire.protocol.transactionrequests import find_coordinator
@@ -79,11 +79,20 @@ def links_to(options: SourceOptions | TargetOptions, versions: ClusterVersions) 
 
 
 @contextmanager
+def admin_of(
+    options: SourceOptions | TargetOptions, brokers: Iterable[Broker], versions: ClusterVersions
+) -> Iterator[TopicAdmin]:
+    """Lend what describes and makes topics of a cluster, on connections that end with the block."""
+    addresses = [(broker.host, broker.port) for broker in brokers]
+    with links_to(options, versions) as links:
+        yield TopicAdmin(MetadataSource(addresses, versions.dialect, links), links, versions.dialect, retry=ONCE)
+
+
+@contextmanager
 def target_admin(target: TargetOptions, view: ClusterView, there: ClusterVersions) -> Iterator[TopicAdmin]:
     """Lend what describes and makes topics of the target, on connections that end with the block."""
-    addresses = [(b.host, b.port) for b in target_brokers(target, view.brokers).values()]
-    with links_to(target, there) as links:
-        yield TopicAdmin(MetadataSource(addresses, there.dialect, links), links, there.dialect, retry=ONCE)
+    with admin_of(target, target_brokers(target, view.brokers).values(), there) as admin:
+        yield admin
 
 
 def require_guarantee(configuration: Configuration, view: ClusterView, there: ClusterVersions) -> None:

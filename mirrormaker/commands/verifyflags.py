@@ -43,11 +43,20 @@ def _since(context: click.Context, parameter: click.Parameter, text: str | None)
     return found
 
 
-def _topics(context: click.Context, parameter: click.Parameter, text: str | None) -> TopicFilter | None:
+def topic_pattern(context: click.Context, parameter: click.Parameter, text: str | None) -> TopicFilter | None:
+    """Return the topics that an option names; None if it is not given.  Raises click.BadParameter."""
     try:
         return None if text is None else Whitelist(text)
     except ValueError as exc:
         raise click.BadParameter(str(exc)) from None
+
+
+topics_option = click.option(
+    "--topics",
+    "only_topics",
+    callback=topic_pattern,
+    help="Compare these source topics only: a Java regex, commas mean 'or'.",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +78,7 @@ verify_options = as_argument(  # passes VerifyFlags as asked
     "asked",
     VerifyFlags,
     [
-        click.option(
-            "--topics",
-            "only_topics",
-            callback=_topics,
-            help="Compare these source topics only: a Java regex, commas mean 'or'.",
-        ),
+        topics_option,
         click.option(
             "--since",
             callback=_since,
