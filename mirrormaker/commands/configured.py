@@ -245,10 +245,10 @@ def verify(file: Path | None, *, asked: VerifyFlags, **flags: Any) -> int:
 @diff_options
 @configured
 def diff(file: Path | None, *, asked: DiffFlags, **flags: Any) -> int:
-    """Compare topics, partitions and settings.
+    """Compare topics, settings and groups of sources and target.
 
-    Reads sources and target, and writes nothing.  Exit code 4: a topic or a setting differs that the configuration
-    does not explain.
+    Writes nothing to any of them.  Exit code 4: something differs or is missing that the configuration does not
+    explain.
 
     Prints a row for each difference; with --all also what is the same.
     """

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kazoo.exceptions import NoAuthError, NoNodeError
 
 from mirrormaker.commands.diff import run_diff
 from mirrormaker.commands.diffflags import DiffFlags
+from mirrormaker.commands.diffgroups import merged, offsets_in_zookeeper
 from mirrormaker.differences import Settings, Topic, Wanted, group_rows, summary, topic_rows
 from tests.cases import each
 from tests.fakes.checked import Cluster, configured
@@ -110,6 +112,45 @@ def test_a_group_needs_offsets_at_the_target_of_as_many_partitions_as_it_has_at_
     assert [(row.topic, row.target_topic, row.what, row.result) for row in rows] == [
         ("t", "dc1.t", "offsets of group g", result)
     ]
+
+
+class Zk:
+    """Children of nodes by path; None: the node is closed to us."""
+
+    def __init__(self, nodes: dict[str, list[str] | None]) -> None:
+        self.nodes = nodes
+        self.path = ""
+
+    def get_children_async(self, path: str) -> Zk:
+        asked = Zk(self.nodes)
+        asked.path = path
+        return asked
+
+    def get(self) -> list[str]:
+        if self.path not in self.nodes:
+            raise NoNodeError
+        found = self.nodes[self.path]
+        if found is None:
+            raise NoAuthError
+        return found
+
+
+def test_offsets_in_a_folder_that_is_closed_to_us_are_unknown_and_not_missing() -> None:
+    nodes: dict[str, list[str] | None] = {
+        "/consumers": ["all", "part", "none", "other"],
+        "/consumers/all/offsets": None,
+        "/consumers/part/offsets": ["t", "u", "emptied", "elsewhere"],
+        "/consumers/part/offsets/t": ["0", "1"],
+        "/consumers/part/offsets/u": None,
+        "/consumers/part/offsets/emptied": [],
+    }
+    found = offsets_in_zookeeper(Zk(nodes), lambda group: group != "other", ["t", "u", "emptied"])
+    assert found == {
+        "all": {"t": None, "u": None, "emptied": None},
+        "part": {"t": frozenset("01"), "u": None},
+    }
+    in_kafka: dict[str, dict[str, frozenset[str] | None]] = {"part": {"t": frozenset("12"), "u": frozenset("0")}}
+    assert merged([found, in_kafka])["part"] == {"t": frozenset("012"), "u": None}
 
 
 def test_the_summary_counts_topics_and_names_differences_first() -> None:
