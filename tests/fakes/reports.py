@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirrormaker.report import Happening, MirrorReport, PartitionReport, SourceReport
+from mirrormaker.report import GroupReport, Happening, MirrorReport, PartitionReport, SourceReport
 
 STARTED_MS = 1_767_225_600_000
 
@@ -25,6 +25,14 @@ def source(**changes: Any) -> SourceReport:
         "lag_unit": "messages",
     }  # fmt: skip
     return SourceReport(**values | changes)
+
+
+def group(**changes: Any) -> GroupReport:
+    values: dict[str, Any] = {
+        "source": "dc1", "group": "billing", "target_group": "billing", "state": "following", "reason": "",
+        "partitions": 2, "repeats": 30, "missing": 5, "translated_at_ms": STARTED_MS,
+    }  # fmt: skip
+    return GroupReport(**values | changes)
 
 
 def happening(text: str, **changes: Any) -> Happening:

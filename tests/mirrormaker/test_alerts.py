@@ -22,7 +22,7 @@ from mirrormaker.http.metrics import MirrorMetrics
 from mirrormaker.report import COPIED, ConnectionReport, MirrorReport, ProduceReport, ReloadReport, WorkerReport
 from mirrormaker.verify.result import VerifyResult
 from tests.docpages import anchor, headings, text_of
-from tests.fakes.reports import partition, report, source
+from tests.fakes.reports import group, partition, report, source
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "conf" / "prometheus" / "alerts.yml"
@@ -53,6 +53,7 @@ def everything() -> MirrorReport:
         workers=(WorkerReport(number=1, pid=1, state="running"),),
         handled={("dc1", "orders", COPIED): 1},
         connections=(ConnectionReport(source="dc1", side="target", broker=3, open=1, most=2),),
+        groups=(group(),),
     )
 
 

@@ -38,6 +38,7 @@ from mirrormaker.quarantine import ReleaseRefused
 from mirrormaker.report import MirrorReport, PartitionReport, SourceReport, WaitingTopic
 from mirrormaker.selection import Selection
 from mirrormaker.throttle import FlowThrottle
+from tests.fakes.reports import group
 from zkconsumer.errors import ConsumerError
 from zkconsumer.fetching.committable import Parked
 
@@ -530,6 +531,18 @@ def test_a_lag_in_bytes_and_a_source_that_is_away_are_shown() -> None:
     assert "not ready: old: away" in found
     assert "source old: out of reach: ZooKeeper silent for 8 s" in found
     assert "3,100,000 B" in found[-1]
+
+
+def test_groups_that_follow_are_counted_and_others_are_named_with_the_reason() -> None:
+    others = group(group="live", state="left alone", reason="it has members at the target")
+    found = lines(report(groups=(group(), group(group="b", repeats=4), others)))
+    said = "  groups: 2 follow, up to 34 messages read twice; 1 left alone (live: it has members at the target)"
+    assert said in found
+    away = SourceReport(
+        name="dc1", version="0.8.2", state="running", reason="", owned=1, lag=0, lag_unit="messages",
+        groups_reason="ZooKeeper does not answer",
+    )  # fmt: skip
+    assert "  groups: do not follow now: ZooKeeper does not answer" in lines(report(sources=(away,)))
 
 
 def test_what_holds_memory_is_shown_by_topic() -> None:

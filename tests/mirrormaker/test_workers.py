@@ -51,7 +51,7 @@ from mirrormaker.workers.merging import NO_PARTITION, ended, merged, shares
 from mirrormaker.workers.process import NOT_INHERITED, command_line, unpacked
 from mirrormaker.workers.restarts import LONGEST_DELAY_S, MAX_DEATHS, STEADY_S, Again, End, Restarts, exit_code
 from mirrormaker.workers.supervisor import Supervisor
-from tests.fakes.reports import STARTED_MS, happening, partition, report, source
+from tests.fakes.reports import STARTED_MS, group, happening, partition, report, source
 
 # ---- restarts -------------------------------------------------------------------------------------------------------
 
@@ -197,6 +197,17 @@ def test_workers_are_one_mirror() -> None:
     assert [each.text for each in found.happenings] == ["worker 2: first", "worker 1: later"]
     assert [(row.number, row.owned, row.messages) for row in found.workers] == [(1, 2, 10), (2, 1, 5)]
     assert found.ready
+
+
+def test_a_group_that_follows_in_the_partitions_of_several_workers_is_one_row_with_the_worst_state() -> None:
+    one = report(groups=(group(partitions=2, repeats=30, missing=1, translated_at_ms=5), group(group="a")))
+    two = report(groups=(group(state="waiting", reason="not copied yet", repeats=4, missing=2, translated_at_ms=3),))
+    found = merged(blank(), [worker(1), worker(2)], {1: one, 2: two}, blank()).groups
+    both = group(state="waiting", reason="not copied yet", partitions=4, repeats=34, missing=3, translated_at_ms=3)
+    assert found == (group(group="a"), both)
+    nothing = report(groups=(group(state="waiting", partitions=0, repeats=None, missing=None, translated_at_ms=None),))
+    (row,) = merged(blank(), [worker(1)], {1: nothing}, blank()).groups
+    assert (row.repeats, row.missing) == (None, None)
 
 
 def test_what_a_worker_counted_stays_counted_after_its_death() -> None:
