@@ -15,9 +15,11 @@ from groupadmin.snapshot import kafka as kafkaside
 from groupadmin.snapshot.cluster import AdminClient, Cluster
 from groupadmin.snapshot.foreign import sort_nodes
 from groupadmin.snapshot.model import GroupSnapshot, KafkaRow, counts, stores_of
+from groupadmin.snapshot.tree import closed_groups
 from groupadmin.snapshot.watchednodes import WatchedNodes
 from kafkawire.model import TopicPartition
 from kafkawire.znodes.group import CONSUMERS
+from zkconsumer.errors import NodeClosed
 from zkconsumer.offsets.migrationmarker import MarkerUnclear, marker_path, read_marker
 from zkconsumer.offsets.store import Unknown
 from zkconsumer.session.nodes import Read
@@ -51,6 +53,7 @@ class SourceOffsets:
         self._watched = WatchedNodes(admin.session) if admin.session is not None else None
         self._held: dict[str, _Held] = {}
         self._topics: frozenset[str] = frozenset()
+        self._closed: dict[str, str] = {}  # groups with a node that is closed to us, and why
 
     @property
     def groups(self) -> Collection[str]:
@@ -71,7 +74,7 @@ class SourceOffsets:
             now = _Held(nodes.get(group, {}), kafka.get(group, {}))
             before = self._held.get(group)
             held[group] = now
-            if everything or group in again or group in marked or before != now:
+            if everything or group in again or group in marked or group in self._closed or before != now:
                 found.append(self._offsets(cluster, group, now))
         self._held = held
         return found
@@ -85,8 +88,10 @@ class SourceOffsets:
             return {}, set()
         self._watched.changed.clear()
         znodes = self._admin.dialect.znodes
-        (all_groups,) = self._watched.children([CONSUMERS]).values()
-        groups = [group for group in all_groups or () if self._selects(group)]
+        if CONSUMERS in (listed := self._watched.children([CONSUMERS])):
+            groups = [group for group in listed[CONSUMERS] or () if self._selects(group)]
+        else:
+            raise NodeClosed(self._watched.closed[CONSUMERS])
         folders = {_folder(znodes.offsets(group, "-")): group for group in groups}
         topics = {
             znodes.offsets(group, topic): group
@@ -105,6 +110,9 @@ class SourceOffsets:
         for path, node in self._watched.nodes([*paths, *markers]).items():
             if node is not None:
                 found.setdefault(paths.get(path) or markers[path], {})[path] = node
+        self._closed = closed_groups(self._watched.closed)
+        for group in self._closed.keys() & set(groups):
+            found.setdefault(group, {})  # it is shown, with the reason
         return found, {group for path, group in markers.items() if path in self._watched.changed}
 
     # Kafka ------------------------------------------------------------------------------------------------------------
@@ -127,7 +135,7 @@ class SourceOffsets:
     # a group ----------------------------------------------------------------------------------------------------------
 
     def _offsets(self, cluster: Cluster, group: str, held: _Held) -> GroupOffsets:
-        problems = []
+        problems = [self._closed[group]] if group in self._closed else []
         marker = held.nodes.get(marker_path(group))
         left = False
         if marker is not None:

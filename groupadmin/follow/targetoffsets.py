@@ -46,6 +46,8 @@ class TargetOffsets:
             for path, members in self._watched.children(folders).items():
                 if members:
                     found[folders[path]] = f"it has members at the target, {members[0]} for one"
+            closed = self._watched.closed
+            found |= {group: closed[path] for path, group in folders.items() if path in closed}
         if self._admin.coordinates and cluster.keeps_offsets:
             for group, there in kafkaside.coordinated(self._admin, cluster, sorted(groups)).items():
                 if there.members:

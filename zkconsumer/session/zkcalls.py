@@ -166,11 +166,20 @@ class ZkCalls:
         return None if isinstance(found, NoNodeError) else list(found)
 
     def lists(
-        self, paths: Iterable[str], watch: Watch | None = None, session_id: int | None = None
+        self,
+        paths: Iterable[str],
+        watch: Watch | None = None,
+        session_id: int | None = None,
+        closed: Closed | None = None,
     ) -> dict[str, list[str] | None]:
-        """Return the names below each path, pipelined; None for one that does not exist (then nothing is watched)."""
+        """Return the names below each path, pipelined; None for one that does not exist (then nothing is watched).
+
+        closed: filled with the nodes that are closed to us, which are left out; without it NodeClosed is raised.
+        """
         watcher = self._watcher(watch)
-        answers = self._gather("list", session_id, paths, lambda client, path: client.get_children_async(path, watcher))
+        answers = self._gather(
+            "list", session_id, paths, lambda client, path: client.get_children_async(path, watcher), closed=closed
+        )
         return {path: None if isinstance(found, NoNodeError) else list(found) for path, found in answers.items()}
 
     def read(
