@@ -13,7 +13,7 @@ from functools import partial
 
 from groundwork.tasks import TaskGroup, connect, now, sleep
 from groundwork.zksecurity import ZooKeeper
-from groupadmin.follow.follower import Follower, renamed
+from groupadmin.follow.follower import Follower
 from groupadmin.snapshot.cluster import AdminClient
 from kafkawire.dialects import Dialect
 from kafkawire.errors import LocalError, WireError
@@ -21,7 +21,7 @@ from kafkawire.net.links import Links
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.options import MirrorOptions
 from mirrormaker.report import GroupReport
-from mirrormaker.selection import groups_filter
+from mirrormaker.selection import groups_filter, target_group
 from mirrormaker.source import Source
 from mirrormaker.target import Target
 from zkconsumer.errors import ConsumerError
@@ -111,7 +111,7 @@ class Following:
             target,
             maps=self._maps.reader(source, self._target.client(target.links)),
             selects=lambda group: group not in self._own and self._selects(group),
-            target_group=lambda group: renamed(group, mirror.groups_rename, mirror.groups_prefix),
+            target_group=lambda group: target_group(group, mirror.groups_rename, mirror.groups_prefix),
             stores=mirror.group_stores(self._target.options),
             owned=lambda: {row.tp for row in source.partitions()},
         )

@@ -76,6 +76,11 @@ def group_renames(raw: object) -> dict[str, str]:
     return found
 
 
+def target_group(group: str, renames: Mapping[str, str], prefix: str) -> str:
+    """Return a group's name in the target: its own in renames, else with the prefix."""
+    return renames.get(group) or f"{prefix}{group}"
+
+
 def groups_filter(pattern: str) -> Callable[[str], bool]:
     """Return whether a group is selected by an option `groups`; none is by an empty one."""
     return Whitelist(pattern).matches if pattern else lambda group: False

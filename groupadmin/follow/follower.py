@@ -265,8 +265,3 @@ class Follower:
             kept_at = -inf if late else before.kept_at if before is not None and kept else now
             self._groups[group] = _Group(row, kept_at)
         return again
-
-
-def renamed(group: str, renames: Mapping[str, str], prefix: str) -> str:
-    """Return a group's name at the target: its own in renames, else with the prefix."""
-    return renames.get(group) or f"{prefix}{group}"

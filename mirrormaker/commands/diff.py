@@ -59,7 +59,7 @@ from mirrormaker.probe import (
     same_cluster,
     target_brokers,
 )
-from mirrormaker.selection import Selection
+from mirrormaker.selection import Selection, target_group
 from mirrormaker.topics import replicas_of
 from mirrormaker.zookeeper import zookeeper_session
 from zkconsumer.errors import ChrootMissing, ConsumerError
@@ -313,23 +313,30 @@ def _groups_of(
     there: TargetSide,
     groups: TopicFilter,
 ) -> list[Row]:
-    """Return the rows of the groups that have an offset of a topic.  The mirror's own groups are left out.
+    """Return the rows of the groups that have an offset of a topic, compared with the group that they are in the target
+    (mirror.groups.rename and .prefix).  The mirror's own groups are left out.
 
     name: of the source; names: target topic by topic.  Raises AWAY.
     """
-    own = {source.group_id for source in configuration.sources}
+    own, mirror = {source.group_id for source in configuration.sources}, configuration.mirror
 
     def chosen(group: str) -> bool:
         return group not in own and groups.matches(group, exclude_internal=False)
 
     targets = set(names.values())
     here = side.offsets(chosen, {topic: seen.topics[topic] for topic in names})
-    at_target = None if here is None else there.offsets(chosen, targets, here)
+    at_source = {target_group(group, mirror.groups_rename, mirror.groups_prefix): group for group in here or ()}
+
+    def compared(group: str) -> bool:
+        return group in at_source or (group not in (here or ()) and chosen(group))
+
+    at_target = None if here is None else there.offsets(compared, targets, at_source)
     if here is None or at_target is None:
         silent = side if here is None else there.side
         print_note(f"note: source {name}: groups are not compared: {silent.option} is not given, where they are kept")
         return []
-    return list(group_rows(name, names, there.counts(targets), here, at_target))
+    found = {at_source.get(group, group): offsets for group, offsets in at_target.items()}
+    return list(group_rows(name, names, there.counts(targets), here, found))
 
 
 def _without_settings(side: Side) -> str:

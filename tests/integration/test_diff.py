@@ -83,6 +83,11 @@ def test_a_diff_of_two_clusters_of_08_reads_settings_and_offsets_from_zookeeper_
         (same, "retention.ms"): ("3600000", "3600000", "same"),
         (same, f"offsets of group {moved}"): (2, 2, "same"),
     }
+    commit(target.brokers, "0.8.2", f"{left}.there", same, 1)
+    again = {"groups.rename": {left: f"{left}.there"}}
+    mirror = Mirror(tmp_path, source, target, own, ".*" + unique.tag, again)
+    found, _ = diff(mirror, 4, "--groups", left, "--topics", same)
+    assert found == {(same, f"offsets of group {left}"): (2, 1, "differs")}
 
 
 def test_a_diff_with_a_target_of_39_compares_what_holds_and_takes_fixed_settings_as_expected(

@@ -11,11 +11,10 @@ import yaml
 
 from groundwork.options import OptionError
 from groundwork.tasks import TaskGroup
-from groupadmin.follow.follower import renamed
 from mirrormaker.config import Configuration, from_yaml
 from mirrormaker.offsetmap.maps import OffsetMaps
 from mirrormaker.offsetmap.recorder import MapRefused
-from mirrormaker.selection import groups_filter
+from mirrormaker.selection import groups_filter, target_group
 from mirrormaker.target import Target
 
 
@@ -72,7 +71,7 @@ def test_groups_are_named_by_an_expression_and_get_a_prefix_or_another_name() ->
         "reports-1",
     ]
     assert not groups_filter("")("billing")
-    assert [renamed(group, {"a": "b"}, "dc1.") for group in ("a", "c")] == ["b", "dc1.c"]
+    assert [target_group(group, {"a": "b"}, "dc1.") for group in ("a", "c")] == ["b", "dc1.c"]
 
 
 def test_without_an_offset_map_no_group_can_follow_and_the_start_is_refused(tmp_path: Path) -> None:
