@@ -82,7 +82,8 @@ class MapTopic:
     def __init__(self, client: KafkaClient, topic: str) -> None:
         self._reader = LogReader(client, purpose=PURPOSE, patience_s=PATIENCE_S, sleep=sleep, now=now)
         self._tp = TopicPartition(topic, 0)
-        self._next: int | None = None
+        self._next: int | None = None  # everything before it is in the map
+        self._seen = 0
         self._gathering = Gathering()
 
     def read(self) -> OffsetMap:
@@ -92,11 +93,13 @@ class MapTopic:
             self._next is None or not begin <= self._next <= end
         ):  # another topic of the same name, or a log that was cut
             self._next, self._gathering = begin, Gathering()
+        self._seen = self._next
         found = understood_messages(self._messages(self._next), self._tp.topic, Slots())
         self._gathering.add(found.records)
+        self._next = self._seen  # not before: what was read ahead of an error is read again
         return self._gathering.map
 
     def _messages(self, start: int) -> Iterator[Message]:
         for message in messages_from(self._reader, self._tp, start, _pause):
             yield message
-            self._next = message.offset + 1
+            self._seen = message.offset + 1

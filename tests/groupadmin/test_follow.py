@@ -3,19 +3,23 @@ grows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from groupadmin.follow import mapreader
 from groupadmin.follow.decisions import Held, followed, record_of, refusal, stale
 from groupadmin.follow.mapreader import MapFiles
 from groupadmin.translation import Facts, Safe
-from kafkawire.model import BrokerPartition, TopicPartition
+from kafkawire.cluster.logreader import LogReader
+from kafkawire.model import BrokerPartition, Message, TopicPartition
 from zkconsumer.errors import ConsumerError
 from zkconsumer.offsetmap.mirrored import LONGEST, Fed, Mirrored, mirrored_text, read_mirrored
 from zkconsumer.offsetmap.records import Begun, Entry, Reached, Record, gathered
 from zkconsumer.offsetmap.text import Header, header_line, line_of
+from zkconsumer.offsetmap.topic import Slots, message_of
 from zkconsumer.offsets.store import NONE, Unknown
 
 S, T = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -125,3 +129,33 @@ def test_a_map_that_grows_is_read_on_and_one_that_was_cut_is_read_again(tmp_path
     new.write_text("".join([lines[0], *map(line_of, shorter)]))
     new.replace(files[0])
     assert reader.read().periods[S] == gathered(shorter).periods[S]
+
+
+def test_records_of_a_topic_that_were_read_ahead_of_an_error_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots()
+    log: list[Message] = []
+
+    def write(record: Record) -> None:
+        log.append(Message("map", 0, len(log), *message_of(record, slots), None, None, None, len(log) + 1))
+
+    for record in MAP:
+        write(record)
+    breaks_at = [2]
+
+    def messages(reader: object, tp: TopicPartition, start: int, pause: object) -> Iterator[Message]:
+        for message in log[start:]:
+            if breaks_at and message.offset == breaks_at[0]:
+                del breaks_at[0]
+                raise ConsumerError("no leader")
+            yield message
+
+    monkeypatch.setattr(mapreader, "messages_from", messages)
+    monkeypatch.setattr(LogReader, "begin", lambda self, tp: 0)
+    monkeypatch.setattr(LogReader, "end", lambda self, tp: len(log))
+    reader = mapreader.MapTopic(None, "map")  # type: ignore[arg-type]
+    with pytest.raises(ConsumerError, match="no leader"):
+        reader.read()
+    assert reader.read() == gathered(MAP)
+    more = Reached(S, 60)
+    write(more)
+    assert reader.read() == gathered([*MAP, more])
