@@ -38,11 +38,7 @@ def topic_filter(whitelist: str, blacklist: str) -> TopicFilter:
 
 def renames(raw: object) -> dict[str, str]:
     """Return the renames in an option `topic.rename`: a mapping, or `source:target,…`.  Raises ValueError."""
-    pairs: Sequence[Sequence[object]]
-    if isinstance(raw, Mapping):
-        pairs = list(raw.items())
-    else:
-        pairs = [[part.strip() for part in entry.split(":")] for entry in str(raw).split(",") if entry.strip()]
+    pairs = _pairs(raw)
     if any(len(pair) != 2 or not all(isinstance(name, str) and name for name in pair) for pair in pairs):
         raise ValueError("source topic: target topic, both texts")
     found: dict[str, str] = {}
@@ -57,15 +53,17 @@ def renames(raw: object) -> dict[str, str]:
     return found
 
 
+def _pairs(raw: object) -> Sequence[Sequence[object]]:
+    """Return the pairs of a mapping, or of `source:target,…`."""
+    if isinstance(raw, Mapping):
+        return list(raw.items())
+    return [[part.strip() for part in entry.split(":")] for entry in str(raw).split(",") if entry.strip()]
+
+
 def group_renames(raw: object) -> dict[str, str]:
     """Return the renames in an option `groups.rename`: a mapping, or `source:target,…`.  Raises ValueError."""
-    pairs: Sequence[Sequence[object]]
-    if isinstance(raw, Mapping):
-        pairs = list(raw.items())
-    else:
-        pairs = [[part.strip() for part in entry.split(":")] for entry in str(raw).split(",") if entry.strip()]
     found: dict[str, str] = {}
-    for pair in pairs:
+    for pair in _pairs(raw):
         if len(pair) != 2 or not all(isinstance(name, str) and name and "/" not in name for name in pair):
             raise ValueError("source group: target group, both texts without a slash")
         if str(pair[0]) in found:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import click
 
 from groundwork.commands import as_argument, output_option
-from mirrormaker.commands.verifyflags import topic_pattern
+from mirrormaker.commands.verifyflags import topic_pattern, topics_option
 from zkconsumer.filters import TopicFilter
 
 
@@ -32,12 +32,7 @@ diff_options = as_argument(  # passes DiffFlags as asked
     "asked",
     DiffFlags,
     [
-        click.option(
-            "--topics",
-            "only_topics",
-            callback=topic_pattern,
-            help="Compare these source topics only: a Java regex, commas mean 'or'.",
-        ),
+        topics_option,
         click.option(
             "--groups",
             callback=topic_pattern,
