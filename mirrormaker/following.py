@@ -35,7 +35,7 @@ MAX_SAID = 1000  # sentences about data that could not be read, each logged once
 
 
 class Following:
-    """Groups of all sources that follow into the target.  reserved: groups of the mirror itself, which never follow."""
+    """Groups of all sources that follow into the target; those of the mirror itself never do."""
 
     def __init__(
         self, mirror: MirrorOptions, target: Target, maps: OffsetMaps, tasks: TaskGroup, sources: Sequence[Source]
