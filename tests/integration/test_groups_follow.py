@@ -51,7 +51,10 @@ def test_a_group_whose_source_is_lost_reads_on_at_the_target_and_little_twice(
     mixture = MIXED if there == 4 else KEYED  # with fewer partitions there the keys decide
     load = filled(source, {topic: 4}, 2000, mixture)
     target.create_topic(topic, there)
-    options = {**mapped(tmp_path), "offset.map.every.ms": 500, "groups": "billing.*", "groups.interval.ms": 1000}
+    kept = (
+        mapped(tmp_path) if there == 4 else {"offset.map.topic": unique.topic("map"), "offset.map.every.messages": 200}
+    )
+    options = {**kept, "offset.map.every.ms": 500, "groups": "billing.*", "groups.interval.ms": 1000}
     with Mirror(tmp_path, source, target, unique.group(), topic, options) as mirror:
         with load.in_background({topic: mixture}, 4, 300), Reader(source.zookeeper, group, {topic: 1}) as reader:
             wait_for_messages(1500, reader)
